@@ -15,8 +15,8 @@ import scipy.stats
 
 from heft.applications.identification import compare_report, results
 from heft.applications.identification.comparison import ALARM, Side, compare
+from heft.applications.identification.contract import percent
 from heft.applications.identification.identification import identify
-from heft.applications.identification.identified import percent
 from heft.cli import main
 from heft.errors import InputError, InvalidSetting
 from heft.files.opened import file_hash

@@ -156,7 +156,6 @@ def test_a_load_is_told_from_a_spring(springs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--robot", str(DEMO / "arm.urdf"), "--matched"], "weighed no more"),
         (["--sensor", "wrist.toml"], "does not feel"),
         (["--sensor", "wrist.toml", "--live"], "does not feel"),
     ],

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification import next_motion, report
+from heft.applications.identification import contract, next_motion, report
 from heft.applications.identification.entries import base_entries, parameter_entries
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.inputs import identify
-from heft.applications.identification.results import schema, write
+from heft.applications.identification.results import content, schema, write
 from heft.cli import app
 from heft.display import rounded, split_sum
 from heft.estimators import ESTIMATORS, Essential, FromInformation
@@ -56,7 +56,7 @@ def test_the_same_result_gives_the_same_bytes(found: Identification, written: Pa
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 40.0])
 def test_a_vector_has_the_decimals_of_its_largest_number(scale: float) -> None:
     values = scale * np.array([-0.000725, 0.0166, -0.67049])
-    text = report._vector([(v, 0.05 * scale) for v in values.tolist()])
+    text = contract.vector([(v, 0.05 * scale) for v in values.tolist()])
     shown = text.split(", ")
     (decimals,) = {len(n.partition(".")[2]) for n in shown}
     assert np.abs(np.array([float(n) for n in shown]) - values).max() <= 0.5 * 10.0**-decimals
@@ -126,7 +126,7 @@ def test_every_base_parameter_is_there_with_its_interval(
     found: Identification, written: Path
 ) -> None:
     text = written.read_text(encoding="utf-8")
-    for row, entry in zip(report._base(found).rows, base_entries(found), strict=True):
+    for row, entry in zip(contract.base(content(found)).rows, base_entries(found), strict=True):
         assert all(part in text for part in split_sum(row[0], 48))
         assert f"<td>{row[3]}</td>" in text
         low, high = (float(v) for v in row[3].split(" … "))

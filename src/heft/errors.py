@@ -62,12 +62,10 @@ class HeftError(Exception):
         What came from a file is shown, and steers no terminal; see `visible`.
         """
         lines = [visible(self.message)]
-        if self.argument is not None:
-            lines.append(f"  where:    {visible(self.argument)}")
-        if self.got is not None:
-            lines.append(f"  got:      {visible(str(self.got))}")
-        if self.expected is not None:
-            lines.append(f"  expected: {visible(self.expected)}")
+        evidence = (("where", self.argument), ("got", self.got), ("expected", self.expected))
+        for name, value in evidence:
+            if value is not None:
+                lines.append(f"  {name + ':':<10}{visible(str(value))}")
         if self.valid:
             shown = ", ".join(map(visible, self.valid[:24]))
             more = f", … ({len(self.valid)} in all)" if len(self.valid) > 24 else ""
@@ -189,8 +187,8 @@ def spelt(path: object) -> str:
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name most similar to `name`, or None where none is similar enough."""
-    found = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
-    return found[0] if found else None
+    alike = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return alike[0] if alike else None
 
 
 def require_one_of(

@@ -87,7 +87,7 @@ def lazy(
                 else:
                     places[own] = f"{package}.{name.name}", None
 
-    def found(name: str) -> object:
+    def attribute_of(name: str) -> object:
         if name not in places:
             # `from package import file` asks for the file here, before it is looked for.
             own = name.startswith("_") or os.path.isfile(file.replace("__init__", name))
@@ -102,7 +102,7 @@ def lazy(
         setattr(sys.modules[package], name, value)
         return value
 
-    return found, lambda: sorted({*vars(sys.modules[package]), *places}), sorted(places)
+    return attribute_of, lambda: sorted({*vars(sys.modules[package]), *places}), sorted(places)
 
 
 def extensions(group: str) -> dict[str, EntryPoint]:
@@ -135,10 +135,10 @@ def on_demand(package: str, *names: str) -> None:
     from importlib.util import LazyLoader, find_spec, module_from_spec
 
     for name in names:
-        whole = f"{package}.{name}"
-        spec = None if whole in sys.modules else find_spec(whole)
+        full = f"{package}.{name}"
+        spec = None if full in sys.modules else find_spec(full)
         if spec is not None and spec.loader is not None:
             spec.loader = LazyLoader(spec.loader)
-            module = sys.modules[whole] = module_from_spec(spec)
+            module = sys.modules[full] = module_from_spec(spec)
             setattr(sys.modules[package], name, module)
             spec.loader.exec_module(module)

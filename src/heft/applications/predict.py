@@ -60,9 +60,7 @@ def predict_files(
     (recording,) = inputs.logs["log"]
     if out.exists() and out.samefile(log):
         raise InvalidSetting(
-            "the output would overwrite the log",
-            argument=f"--out {out}",
-            cure="name another file",
+            "the output would overwrite the log", argument=f"--out {out}", cure="name another file"
         )
     pieces = identified.predictions(recording, friction)
     first = next(pieces, None)  # a log that cannot be used is refused before anything is made

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy
@@ -21,7 +20,7 @@ from heft.applications.identification import Identified
 from heft.arrays import Array
 from heft.certainty import ConsistentSampler, ConsistentSamples
 from heft.errors import InputError, InvalidSetting
-from heft.files import UNREADABLE, file_hash, json_text, new_folder, read_arrays, require_own
+from heft.files import file_hash, json_text, new_folder, require_own
 from heft.fit import limits_of
 from heft.information import Labels, Parameters, ParameterSpace
 from heft.models import Robot, export
@@ -61,7 +60,11 @@ def sample_files(
     identified = Identified.load(results, own_columns)
     model = Path(_file_name(identified.robot))
     names = [f"{model.stem}_{k:0{len(str(count - 1))}d}{model.suffix}" for k in range(count)]
-    _require_own(out, model)
+    # A folder may hold earlier draws and their manifest, and nothing else.
+    pattern = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
+    own = out.is_dir() and (out / MANIFEST).exists()
+    earlier = [p.name for p in out.iterdir() if pattern.fullmatch(p.name)] if own else []
+    require_own(out, {MANIFEST, *earlier})
     estimate, space = _drawn(identified)
     limits = limits_of(identified.robot.options)
     draws = ConsistentSampler().draw(estimate, space, count, seed, limits, progress)
@@ -69,21 +72,28 @@ def sample_files(
     with new_folder(out) as new:
         for name, values, joints in zip(names, draws.values, friction, strict=True):
             (new / name).write_bytes(_model(identified.robot, estimate.labels, values, joints))
-        manifest = _manifest(identified, names, draws, estimate.labels, seed)
+        columns = [
+            {"sha256": i["sha256"], "parameters": list(identified.robot.own_names)}
+            for i in identified.estimate["inputs"]
+            if i["role"] == "own_columns"
+        ]
+        manifest = {
+            "heft": __version__,
+            "information": file_hash(results / "information.npz"),
+            **({"own_columns": columns[0]} if columns else {}),
+            "seed": seed,
+            "effective_draws": draws.effective,
+            "split_r_hat": draws.disagreement,
+            "parameters": list(estimate.labels.names),
+            "units": list(estimate.labels.units),
+            "files": dict(zip(names, draws.values.tolist(), strict=True)),
+        }
         (new / MANIFEST).write_text(json_text(manifest), encoding="utf-8")
     return draws
 
 
 def _file_name(robot: Robot) -> str:
     return "robot.xml" if robot.form == "mjcf" else "robot.urdf"
-
-
-def _require_own(out: Path, model: Path) -> None:
-    """Refuse a folder that holds anything but earlier draws and their manifest."""
-    name = re.compile(rf"{model.stem}_\d+{re.escape(model.suffix)}")
-    own = out.is_dir() and (out / MANIFEST).exists()
-    earlier = [p.name for p in out.iterdir() if name.fullmatch(p.name)] if own else []
-    require_own(out, {MANIFEST, *earlier})
 
 
 def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
@@ -94,8 +104,7 @@ def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
     Raises:
         InputError: If the folder does not hold them.
     """
-    path = identified.folder / "information.npz"
-    space = plant_of(identified.robot).space
+    solution, space = identified.solution, plant_of(identified.robot).space
     bodies = 10 * len(space.groups)
     own = set(identified.robot.own_names)
     kept = [
@@ -103,23 +112,16 @@ def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
         for k, n in enumerate(space.labels.names)
         if k < bodies or n.endswith(".armature") or n in own
     ]
-    try:
-        data = read_arrays(path)
-        if tuple(data["parameter_names"][: len(space.labels)]) != space.labels.names:
-            raise ValueError("parameters of another robot")
-        values = np.asarray(data["parameter_values"], dtype=float)[kept]
-        covariance = np.asarray(data["parameter_covariance"], dtype=float)[np.ix_(kept, kept)]
-        if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
-            raise ValueError("numbers that are not finite")
-    except (*UNREADABLE, IndexError) as problem:
+    covariance = np.asarray(solution.covariance)[np.ix_(kept, kept)]
+    robots_own = solution.labels.names[: len(space.labels)] == space.labels.names
+    if not (robots_own and np.isfinite(covariance).all()):
         raise InputError(
             "the folder does not hold what draws need",
-            argument=str(path),
-            got=f"{type(problem).__name__}: {problem}",
+            argument=str(identified.folder / "information.npz"),
+            got="numbers that are not finite" if robots_own else "parameters of another robot",
             cure="identify again with this version of heft",
-        ) from problem
-    names, units = (tuple(x[k] for k in kept) for x in (space.labels.names, space.labels.units))
-    labels = Labels(names, units, space.labels.frame)
+        )
+    labels = space.labels.select(kept)
     positive = tuple(kept.index(k) for k in space.nonnegative if k in kept)
     part = replace(
         space,
@@ -128,7 +130,7 @@ def _drawn(identified: Identified) -> tuple[Parameters, ParameterSpace]:
         nominal=space.nominal[kept],
         nonnegative=positive,
     )
-    return Parameters(labels, values, covariance), part
+    return Parameters(labels, solution.values[kept], covariance), part
 
 
 def _friction(
@@ -165,25 +167,3 @@ def _model(
         and name.removesuffix(".armature") in robot.joints
     }
     return export.write(robot, links, friction, armature)[_file_name(robot)]
-
-
-def _manifest(
-    identified: Identified,
-    names: list[str],
-    draws: ConsistentSamples,
-    labels: Labels,
-    seed: int,
-) -> dict[str, Any]:
-    own = identified.robot.own_names
-    files = [i["sha256"] for i in identified.estimate["inputs"] if i["role"] == "own_columns"]
-    return {
-        "heft": __version__,
-        "information": file_hash(identified.folder / "information.npz"),
-        **({"own_columns": {"sha256": files[0], "parameters": list(own)}} if own else {}),
-        "seed": seed,
-        "effective_draws": draws.effective,
-        "split_r_hat": draws.disagreement,
-        "parameters": list(labels.names),
-        "units": list(labels.units),
-        "files": dict(zip(names, draws.values.tolist(), strict=True)),
-    }

@@ -28,8 +28,6 @@ from heft.plants import Problem, RobotPlant, Segments, plant_of
 from heft.recordings import Recording
 
 KEEP = re.compile(r"\s*(\d*\.?\d+)\s*(s|min|h|%)?\s*")
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-COPIES = 3  # of the segments' information, in memory at once
 BLOCK = 256  # segments whose triangles are stacked at a time
 
 
@@ -81,7 +79,7 @@ class Select:
         weights, problem = _weights(problem)
         size = len(problem.labels)
         total = sum(t.used * t.step for t in problem.timelines)
-        most = self.largest / (8.0 * COPIES * size**2)
+        most = self.largest / (8.0 * 3 * size**2)  # three copies at once
         length = segment or max(self.segment, total / most)
         if total / length > most:
             raise InvalidSetting(
@@ -218,17 +216,21 @@ class SelectedStretches:
     def _counted(self, mine: NDArray[np.intp]) -> list[str]:
         if not len(mine):
             return ["–"] * len(COUNTED)
-        ratio, growth = self.excitation.ratio[mine], self.excitation.growth[mine]
-        never = ~(ratio < self.settings.never)
-        hardly = (ratio >= self.settings.hardly) & ~never
+        growth = self.excitation.growth[mine]
+        hardly, never = (mask[mine] for mask in self._unexcited)
         finite = growth[np.isfinite(growth)]
         mean = f"×{np.exp(np.mean(np.log(finite))):.2f}" if len(finite) else "–"
         counts = (len(mine) - int(never.sum()) - int(hardly.sum()), hardly.sum(), never.sum())
         return [*(str(int(k)) for k in counts), mean]
 
-    def _named(self) -> list[str]:
+    @property
+    def _unexcited(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which parameters were hardly excited, and which never, shape (b,) each."""
         never = ~(self.excitation.ratio < self.settings.never)
-        hardly = (self.excitation.ratio >= self.settings.hardly) & ~never
+        return (self.excitation.ratio >= self.settings.hardly) & ~never, never
+
+    def _named(self) -> list[str]:
+        hardly, never = self._unexcited
         lines = []
         for word, chosen in (("never excited", never), ("hardly excited", hardly)):
             names = [n for n, c in zip(self.excitation.names, chosen, strict=True) if c]
@@ -301,7 +303,7 @@ def parsed(keep: str) -> Callable[[float], float]:
         )
     if share:
         return lambda total: total * number / 100.0
-    seconds = number * SECONDS[parts[2] or "s"]
+    seconds = number * {"s": 1.0, "min": 60.0, "h": 3600.0}[parts[2] or "s"]
     return lambda total: seconds
 
 

@@ -32,7 +32,6 @@ from heft.models import Options, Robot, motion_limits
 
 HOST = "127.0.0.1"
 FRAMES_PER_SECOND = 30.0
-SPEEDS = (0.1, 4.0)  # of playing, times as fast
 MESHES = (".stl", ".obj", ".ply", ".glb", ".off")
 SHAPE, MASS, BONE = (150, 160, 172), (31, 111, 235), (110, 118, 129)
 
@@ -134,29 +133,29 @@ def shapes(robot: Robot, model: Path) -> tuple[list[Shape], list[str]]:
         return [], []
     root = xml.parse(robot.source, str(model))
     elements = {e.attributes.get("name"): e for e in root.all("link")}
-    found: list[Shape] = []
+    drawn: list[Shape] = []
     missing: list[str] = []
     for k, link in enumerate(robot.links):
-        seen, left_out = _drawn(elements[link.name].all("visual"), k, model)
-        if left_out and not seen:
+        seen, missing_names = _drawn(elements[link.name].all("visual"), k, model)
+        if missing_names and not seen:
             seen = _drawn(elements[link.name].all("collision"), k, model)[0]
-        found += seen
-        missing += left_out if not seen else []
-    return found, missing
+        drawn += seen
+        missing += missing_names if not seen else []
+    return drawn, missing
 
 
 def _drawn(drawings: list[xml.Element], link: int, model: Path) -> tuple[list[Shape], list[str]]:
-    found: list[Shape] = []
-    left_out: list[str] = []
+    drawn: list[Shape] = []
+    missing_names: list[str] = []
     for drawing in drawings:
         geometry = drawing.find("geometry")
         for shape in geometry.children if geometry is not None else []:
             mesh = _mesh(shape, model)
             if mesh is None:
-                left_out.append(shape.attributes.get("filename", shape.tag))
+                missing_names.append(shape.attributes.get("filename", shape.tag))
             else:
-                found.append(Shape(link, _origin(drawing), *mesh))
-    return found, left_out
+                drawn.append(Shape(link, _origin(drawing), *mesh))
+    return drawn, missing_names
 
 
 def _origin(visual: xml.Element) -> Array:
@@ -379,7 +378,7 @@ class Stage:
         gui, end = self._server.gui, float(motion.time[-1])
         playing = gui.add_checkbox("play", True)
         moment = gui.add_slider("time [s]", 0.0, round(end, 3), 1e-3, 0.0)
-        speed = gui.add_slider("speed", *SPEEDS, 0.1, 1.0)
+        speed = gui.add_slider("speed", 0.1, 4.0, 0.1, 1.0)  # times as fast
         last = time.monotonic()
         shown = -1.0
         while not stop.is_set():

@@ -60,7 +60,6 @@ TOPICS = {  # of the commands, in the order in which they are needed
     "Besides": ("demo", "view", "convert", "derive", "bench"),
 }
 POOR, SALVAGED = 1, 3  # exit codes
-UNREAD = 141  # the same of what a closed pipe ends, as shells have it
 
 app = App(
     name="heft",
@@ -138,12 +137,7 @@ def identify(
         Say also what the columns mean, and every score, check and note.
     """
     from heft.applications.identification import identify as identified
-    from heft.applications.identification import (
-        next_motion,
-        refuse_foreign,
-        report,
-        write,
-    )
+    from heft.applications.identification import next_motion, refuse_foreign, report, write
     from heft.errors import InvalidSetting
 
     if not logs:
@@ -154,7 +148,7 @@ def identify(
         )
     refuse_foreign(out)
     settings, progress = estimation.settings(smoothing), progress_unless(quiet)
-    found = identified(
+    result = identified(
         model,
         logs,
         validate or (),
@@ -168,13 +162,13 @@ def identify(
         own_columns=own,
     )
     progress("writing the report")
-    write(found, out, report.html)
-    message(report.text(found, explain))
+    write(result, out, report.html)
+    message(report.text(result, explain))
     names = ", ".join(sorted(path.name for path in out.iterdir()))
     message(f"{shown(out)}: {names}{'' if explain else '. --explain: what columns mean'}")
-    if advice := next_motion(found, out):
+    if advice := next_motion(result, out):
         message(advice)
-    if found.verdict in {None: (), "poor": ("poor",), "usable": ("usable", "poor")}[fail_on]:
+    if result.verdict in {None: (), "poor": ("poor",), "usable": ("usable", "poor")}[fail_on]:
         sys.exit(POOR)
 
 
@@ -351,21 +345,21 @@ def check(
         doctor.write_draft(draft, logs[0], robot)
         message(f"{shown(draft)}: look it through, then give it with --map")
         return
-    told = progress_unless(quiet)
+    report_progress = progress_unless(quiet)
     settings = doctor.settings(longest)
     with stopped_by_signals() as stop:
         files = (logs, robot, options, columns)
-        found = doctor.diagnose_files(*files, told, settings, stop, own)
+        result = doctor.diagnose_files(*files, report_progress, settings, stop, own)
     if mended is not None:
         if robot is None:
             raise InvalidSetting("a map is mended by physics only", cure="give --robot")
-        doctor.write_mended(mended, found, logs[0], robot, options, columns)
+        doctor.write_mended(mended, result, columns)
     if json is not None:
-        doctor.write_json(json, found)
+        doctor.write_json(json, result)
     if out is not None:
-        write_text(out, report.html(found))
-    message(doctor.text(found))
-    if found.spoilt:
+        write_text(out, report.html(result))
+    message(doctor.text(result))
+    if result.spoilt:
         sys.exit(1)
 
 
@@ -391,10 +385,10 @@ def compare(
     if out is not None:
         require_page(out)
         require_writable(out)
-    found = compared(before, after, own)
+    result = compared(before, after, own)
     if out is not None:
-        write_text(out, compare_report.html(found))
-    message(compare_report.text(found))
+        write_text(out, compare_report.html(result))
+    message(compare_report.text(result))
     if out is not None:
         message(f"\n{shown(out)}")
 
@@ -436,11 +430,7 @@ def view(
 
 @app.command
 def convert(
-    *logs: Path,
-    out: Path,
-    columns: Map = None,
-    robot: Path | None = None,
-    recover: bool = False,
+    *logs: Path, out: Path, columns: Map = None, robot: Path | None = None, recover: bool = False
 ) -> None:
     """Convert a log to another file format, in SI units.
 
@@ -482,11 +472,7 @@ def convert(
 
 
 @app.command
-def payload(
-    *logs: Path,
-    load: Load = LOAD,
-    live: Live = LIVE,
-) -> None:
+def payload(*logs: Path, load: Load = LOAD, live: Live = LIVE) -> None:
     """Identify a payload, by a wrist sensor or by joint torques.
 
     Exits with 1 if the verdict on logs is poor; then nothing is printed to be pasted. Exits with 3
@@ -505,25 +491,25 @@ def payload(
         results.refuse_foreign(load.out)
     load.require_sound()
     live.refuse_unless_live()
-    told = progress_unless(load.quiet)
+    report_progress = progress_unless(load.quiet)
     if live.live:
-        found = weighed_live(logs, load, live, message, told)
+        result = weighed_live(logs, load, live, message, report_progress)
     elif load.sensor is not None:
-        found = weighed_by_sensor(logs, load, load.sensor, told)
+        result = weighed_by_sensor(logs, load, load.sensor, report_progress)
     else:
-        found = weighed_by_robot(logs, load, told)
+        result = weighed_by_robot(logs, load, report_progress)
     try:
         if load.out is not None:
-            results.write(found, load.out, report.html)
+            results.write(result, load.out, report.html)
     finally:  # what took days to weigh is said, even where a disk is full
-        message(results.text(found))
+        message(results.text(result))
     if load.out is not None:
         names = ", ".join(sorted(path.name for path in load.out.iterdir()))
         message(f"\n{shown(load.out)}: {names}")
-    if found.cut_short:
-        progress(found.cut_short)
+    if result.cut_short:
+        progress(result.cut_short)
         sys.exit(SALVAGED)
-    if found.verdict == "poor" and not live.live:
+    if result.verdict == "poor" and not live.live:
         sys.exit(POOR)
 
 
@@ -624,7 +610,7 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         leave_unread()
-        sys.exit(UNREAD)
+        sys.exit(141)  # as shells have it
     except MemoryError as error:
         sys.stderr.write(
             f"heft: {visible(str(error)) or 'there is no memory left'}; not finished\n"

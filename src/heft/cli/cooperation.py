@@ -12,7 +12,6 @@ from cyclopts import App
 from .options import Map, Quiet
 from .terminal import message, progress, progress_unless, shown
 
-INTERRUPTED = 130  # exit code, as shells have it
 coop = App(name="coop", help="Identify a load that several robots hold.")
 
 
@@ -70,11 +69,11 @@ def identify(
     """
     from heft.applications.cooperation import identify_team_files
 
-    found = identify_team_files(run, out, method, columns, progress_unless(quiet))
-    message(found.text())
+    result = identify_team_files(run, out, method, columns, progress_unless(quiet))
+    message(result.text())
     if out is not None:
         message(f"\n{shown(out / 'report.html')}")
-    if found.verdict == "poor":
+    if result.verdict == "poor":
         sys.exit(1)
 
 
@@ -132,10 +131,10 @@ def node(
         config, id, on, replay, speed, begin, columns, insecure, checkpoint, out, lets_go
     )
     with stopped_by_signals() as stop:
-        found = live.run(stop, message, progress_unless(quiet))
-        message(found.text())
+        result = live.run(stop, message, progress_unless(quiet))
+        message(result.text())
         if out is not None:
-            found.write(out)
+            result.write(out)
             message(f"\n{shown(out / 'report.html')}")
 
 
@@ -198,11 +197,11 @@ def identify_fleet(
         from heft.applications.fleet import identify as identified
 
         settings = FleetSettings(engine, jobs or os.cpu_count() or 1, strict)
-        found = identified(robots, out, settings, progress_unless(quiet))
+        result = identified(robots, out, settings, progress_unless(quiet))
     except KeyboardInterrupt:
         sys.stderr.write("heft: interrupted; the next run goes on from the logs that are read\n")
-        sys.exit(INTERRUPTED)
-    message(text(found))
+        sys.exit(130)  # as shells have it
+    message(text(result))
     message(f"\n{shown(out)}: fleet.html, fleet.json, fleet.prom, history/")
-    if fail_on and any(robot.attention for robot in found.robots):
+    if fail_on and any(robot.attention for robot in result.robots):
         sys.exit(1)

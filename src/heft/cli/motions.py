@@ -63,19 +63,15 @@ def excite(
         require_viewer()  # before the work
     settings = excitation.settings(columns, own)
     with stopped_by_signals() as stop:
-        told = progress_unless(quiet)
-        found = excite_files(model, out, settings, options, given, told, stop)
-    message(text_of(found, model, out))
-    if view and not found.design.interrupted:
+        report_progress = progress_unless(quiet)
+        result = excite_files(model, out, settings, options, given, report_progress, stop)
+    message(text_of(result, model, out))
+    if view and not result.design.interrupted:
         serve(model, out / "motion.parquet", None, options, VIEW_PORT, True, message)
 
 
 def servo(
-    bench: Path,
-    *logs: Path,
-    out: Path = Path("servo"),
-    columns: Map = None,
-    quiet: Quiet = False,
+    bench: Path, *logs: Path, out: Path = Path("servo"), columns: Map = None, quiet: Quiet = False
 ) -> None:
     """Identify a servo on a bench: torque per volt, back-EMF, friction, rotor inertia.
 
@@ -95,8 +91,8 @@ def servo(
     """
     from heft.applications.servo import identify_files
 
-    found = identify_files(bench, logs, out, columns, progress_unless(quiet))
-    message(f"{found.text()}\n\n{shown(out)}")
+    result = identify_files(bench, logs, out, columns, progress_unless(quiet))
+    message(f"{result.text()}\n\n{shown(out)}")
 
 
 def select(
@@ -178,10 +174,10 @@ def simulate(
     from heft.applications.simulate import simulate_files
 
     settings, progress = simulation.settings(options), progress_unless(quiet)
-    found = simulate_files(model, motion, out, settings, columns, progress, own)
-    for loss in found.losses:
+    result = simulate_files(model, motion, out, settings, columns, progress, own)
+    for loss in result.losses:
         progress(loss)
-    message(found.text())
+    message(result.text())
     message(f"\n{out}   {out.with_suffix('.truth')}")
 
 
@@ -307,8 +303,8 @@ def identify(
     """
     from heft.applications.free_flyer import identify_files
 
-    found = identify_files(body, log, out, period, columns, bare, progress_unless(quiet))
-    message(found.text())
+    result = identify_files(body, log, out, period, columns, bare, progress_unless(quiet))
+    message(result.text())
     if out is not None:
         message(f"\n{shown(out / 'report.html')}")
 

@@ -44,8 +44,6 @@ Logs = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative=""
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 
 PACKAGE = Path(__file__).parents[1]
-REGISTRY = PACKAGE / "estimators" / "registry.py"
-SETTINGS = PACKAGE / "fit" / "settings.py"
 
 
 def stated_as(name: str, path: Path) -> ast.expr:
@@ -65,7 +63,7 @@ def stated_as(name: str, path: Path) -> ast.expr:
 @cache
 def registered() -> dict[str, bool]:
     """Return the names in the registry of estimators, and whether each is a robust one."""
-    table = stated_as("ESTIMATORS", REGISTRY)
+    table = stated_as("ESTIMATORS", PACKAGE / "estimators" / "registry.py")
     assert isinstance(table, ast.Dict)
     entries = zip(table.keys, table.values, strict=True)
     own = {ast.literal_eval(k): "robust=True" in ast.unparse(v) for k, v in entries if k}
@@ -75,7 +73,7 @@ def registered() -> dict[str, bool]:
 
 def row_kinds() -> tuple[str, ...]:
     """Return which rows may be asked for."""
-    literal = stated_as("RowKind", SETTINGS)
+    literal = stated_as("RowKind", PACKAGE / "fit" / "settings.py")
     assert isinstance(literal, ast.Subscript)
     return tuple(ast.literal_eval(literal.slice))
 
@@ -204,8 +202,6 @@ class LoadOptions:
     known_mass
         Mass of the load [kg]: the drives' gains are found instead, and written to robot.toml; or
         with --sensor the sensor's, where its file says gain_std.
-    matched
-        Is gone: logs of one motion are weighed as all others are.
     mounting
         Whether the sensor may be mounted turned against the motion's frame.
     options
@@ -225,7 +221,6 @@ class LoadOptions:
     loaded: Logs = None
     frame: str | None = None
     known_mass: float | None = None
-    matched: Annotated[bool, Parameter(show=False)] = False
     mounting: bool = False
     columns: Map = None
     options: With = None
@@ -247,17 +242,9 @@ class LoadOptions:
             )
 
     def require_sound(self) -> None:
-        """Raise `InvalidSetting` if a known mass is none, or for an option that is gone."""
+        """Raise `InvalidSetting` if a known mass is none."""
         from heft.errors import InvalidSetting
 
-        if self.matched:
-            raise InvalidSetting(
-                "the difference of two runs of one motion is weighed no more: a robot tracks "
-                "otherwise under load, and the mass came out by 2 % wrong where that of all rows "
-                "of both runs was by 0.07 %",
-                argument="--matched",
-                cure="leave it out: heft payload empty.csv loaded.csv --robot arm.urdf",
-            )
         mass = self.known_mass
         if mass is not None and not (math.isfinite(mass) and mass > 0.0):
             raise InvalidSetting("a mass is above 0", argument="--known-mass", got=mass)
@@ -311,9 +298,7 @@ class LiveOptions:
         stated = [f"--{k}" for k, v in vars(self).items() if v != getattr(plain, k)]
         if stated and not self.live:
             raise InvalidSetting(
-                "this is said of live weighing only",
-                argument=", ".join(stated),
-                cure="add --live",
+                "this is said of live weighing only", argument=", ".join(stated), cure="add --live"
             )
 
 
@@ -440,19 +425,21 @@ class SimulationOptions:
 
         from heft.applications.simulate import CORNER, RATE, SEED, SimulationSettings
 
-        found = SimulationSettings.from_toml(options)
+        settings = SimulationSettings.from_toml(options)
         if self.controller is not None:
-            found = replace(found, controller=replace(found.controller, law=self.controller))
+            settings = replace(
+                settings, controller=replace(settings.controller, law=self.controller)
+            )
         if self.friction is not None:
-            found = replace(found, drives=replace(found.drives, friction=self.friction))
+            settings = replace(settings, drives=replace(settings.drives, friction=self.friction))
         if self.rate is not None:
             rate = RATE(self.rate, "--rate")
-            found = replace(found, sensors=replace(found.sensors, rate=rate))
+            settings = replace(settings, sensors=replace(settings.sensors, rate=rate))
         if self.corner is not None:
-            found = replace(found, corner=CORNER(self.corner, "--corner"))
+            settings = replace(settings, corner=CORNER(self.corner, "--corner"))
         if self.seed is not None:
-            found = replace(found, seed=int(SEED(self.seed, "--seed")))
-        return found.exact() if self.exact else found
+            settings = replace(settings, seed=int(SEED(self.seed, "--seed")))
+        return settings.exact() if self.exact else settings
 
 
 def weighed_by_sensor(

@@ -55,8 +55,8 @@ def progress_unless(quiet: bool) -> Callable[[str], None]:
 
 def not_done(problem: OSError) -> str:
     """Return what the system refused, with where and what to do, as lines of an error."""
-    said = problem.strerror or str(problem)
-    lines = [f"{said[:1].lower()}{said[1:]}; not finished"]
+    reason = problem.strerror or str(problem)
+    lines = [f"{reason[:1].lower()}{reason[1:]}; not finished"]
     named = [problem.filename] if problem.filename else []
     where = [*getattr(problem, "__notes__", ()), *map(os.fsdecode, named)]
     lines += [f"  where:    {place}" for place in where[:1]]

@@ -17,7 +17,6 @@ from heft.arrays import Array
 
 CURVE_POINTS = 24_000  # kept of one channel of one log
 SCATTER_POINTS = 1500  # kept of friction's data of one joint
-LONGEST_SEGMENT = 2048  # rows, of the spectra
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class Tracer:
         self._rows = max(rows, 1)
         self._curves: list[list[Curve]] = []
         self._sliding: list[list[Sliding]] = []
-        self._length = min(LONGEST_SEGMENT, 2 ** max(int(np.log2(self._rows / 8.0)), 4))
+        self._length = min(2048, 2 ** max(int(np.log2(self._rows / 8.0)), 4))
         self._density = np.zeros((2, self._length // 2 + 1, len(channels)))
         self._dense = 0
         self._squares = np.zeros((2, len(channels)))

@@ -113,25 +113,12 @@ class Drawings:
         return self._arrays.setdefault(data, len(self._arrays))
 
     def _plot(self, plot: Plot) -> dict[str, Any]:
-        return {
-            "x_label": plot.x_label,
-            "y_label": plot.y_label,
-            "group": plot.group,
-            "log_x": plot.log_x,
-            "log_y": plot.log_y,
-            "series": [
-                {
-                    "name": s.name,
-                    "role": s.role,
-                    "kind": s.kind,
-                    "x": self._place(s.x),
-                    "y": self._place(s.y),
-                    "minus": self._place(s.minus),
-                    "low": self._place(s.low),
-                }
-                for s in plot.series
-            ],
-        }
+        series = [
+            {**vars(s), **{k: self._place(getattr(s, k)) for k in ("x", "y", "minus", "low")}}
+            for s in plot.series
+        ]
+        own = {k: v for k, v in vars(plot).items() if k != "title"}  # which stands above it
+        return {**own, "series": series}
 
 
 def over_time(
@@ -167,16 +154,8 @@ def _scene(scene: Scene) -> dict[str, Any]:
     def short(values: Array) -> Any:
         return np.round(values, 5).tolist()
 
-    return {
-        "bones": short(scene.bones),
-        "bodies": [
-            {
-                "name": b.name,
-                "role": b.role,
-                "centre": short(b.centre),
-                "axes": short(b.axes),
-                "seen": round(b.seen, 3),
-            }
-            for b in scene.bodies
-        ],
-    }
+    bodies = [
+        {**vars(b), "centre": short(b.centre), "axes": short(b.axes), "seen": round(b.seen, 3)}
+        for b in scene.bodies
+    ]
+    return {"bones": short(scene.bones), "bodies": bodies}

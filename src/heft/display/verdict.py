@@ -8,9 +8,7 @@ from typing import Any
 from heft.information import Check
 
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
-WORDS = {"pass": "pass", "warn": "warning", "fail": "fail"}
 COLOURS = {"pass": "good", "warn": "usable", "fail": "poor"}
-ORDER = {"fail": 0, "warn": 1, "pass": 2}
 
 
 def finding(check: Check) -> str:
@@ -21,7 +19,7 @@ def finding(check: Check) -> str:
 
 def judged(checks: Sequence[Check]) -> list[Check]:
     """Return checks, those that failed first."""
-    return sorted(checks, key=lambda c: ORDER[c.status])
+    return sorted(checks, key=lambda c: {"fail": 0, "warn": 1, "pass": 2}[c.status])
 
 
 def not_passed(checks: Sequence[Check]) -> list[str]:
@@ -37,6 +35,6 @@ def for_page(checks: Sequence[Check]) -> dict[str, Any]:
         "not_passed": [c for c in ordered if c.status != "pass"],
         "passed": [c for c in ordered if c.status == "pass"],
         "first": first,
-        "words": WORDS,
+        "words": {"pass": "pass", "warn": "warning", "fail": "fail"},
         "colours": COLOURS,
     }

@@ -14,9 +14,7 @@ from heft.signals import GAP_STEPS
 from .log_statistics import EXTREMES, FLAG, TURNS, Counts, Sizes, counts_of, sizes_of
 from .settings import ClockThresholds, SignalThresholds
 
-EFFORTS = {"tau", "current", "force", "u"}  # kinds of signals, one of which says what drove it
 TIME_UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-SHORTEST_STEP = 1e-4  # [s] between rows of what a usual log is
 
 
 ZEROS = "zeros between values"  # name of a finding
@@ -82,7 +80,10 @@ def _of_the_clock(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> It
     step = facts.step
     if step > clock.slow_step_s:
         likely = [
-            u for u, s in TIME_UNITS.items() if SHORTEST_STEP <= s * step <= clock.slow_step_s
+            # rows of usual logs are no nearer than 0.1 ms
+            u
+            for u, s in TIME_UNITS.items()
+            if 1e-4 <= s * step <= clock.slow_step_s
         ]
         unit = likely[0] if likely else None
         yield Finding(
@@ -185,7 +186,8 @@ def _of_the_rows(facts: LogFacts, counts: Counts, clock: ClockThresholds) -> Ite
             cure="the source is slower than the log, or holds its last message: log at its rate",
         )
     kinds = {n.partition(".")[0] for n in facts.signals}
-    if "q" in kinds and not kinds & EFFORTS:
+    # one of these says what drove it
+    if "q" in kinds and not kinds & {"tau", "current", "force", "u"}:
         yield Finding(
             "no effort",
             "there are positions, and neither torques nor currents nor forces",
@@ -235,27 +237,26 @@ class _Signal:
         """Yield its findings; a constant signal yields that one alone."""
         lost = int(self.counts.broken[self.k])
         if lost:
-            yield self._not_finite(lost)
+            share = lost / self.rows
+            yield Finding(
+                "not finite",
+                f"{_many(lost, 'row')} ({share:.2%}) without a finite number",
+                about=self.name,
+                severity="spoils" if lost > self.thresholds.lost_share * self.rows else "warns",
+                evidence={"rows": lost, "share": share},
+                cure="heft leaves such rows out; look at why they are written",
+            )
         if lost < self.rows:
-            dead = [*self._still(), *self._constant()]
+            dead = [*self._dead()]
             yield from dead
             if not dead and self.kind != FLAG:
                 zeros = [*self._zeros()]
                 yield from (*self._frozen(), *self._jumps(), *(zeros or self._spikes()))
                 yield from (*self._saturated(), *self._coarse())
 
-    def _not_finite(self, lost: int) -> Finding:
-        share = lost / self.rows
-        return Finding(
-            "not finite",
-            f"{_many(lost, 'row')} ({share:.2%}) without a finite number",
-            about=self.name,
-            severity="spoils" if lost > self.thresholds.lost_share * self.rows else "warns",
-            evidence={"rows": lost, "share": share},
-            cure="heft leaves such rows out; look at why they are written",
-        )
-
-    def _still(self) -> Iterator[Finding]:
+    def _dead(self) -> Iterator[Finding]:
+        """Yield the finding on a joint that never moves, or an effort that never changes."""
+        joint = self.name.partition(".")[2]
         if self.kind == "q" and self.span < self.thresholds.still_range:
             yield Finding(
                 "never moves",
@@ -264,10 +265,8 @@ class _Signal:
                 severity="spoils",
                 evidence={"range": self.span},
                 cure="move it; or, if it is held still, say where, and leave its column out",
-                lines={"options": f"[joint.{self.name[2:]}]\nposition = {self.low:.6g}"},
+                lines={"options": f"[joint.{joint}]\nposition = {self.low:.6g}"},
             )
-
-    def _constant(self) -> Iterator[Finding]:
         if self.kind in ("tau", "current") and self.span < self.thresholds.constant_range:
             yield Finding(
                 f"{'zero' if self.high == 0.0 else 'constant'} effort",
@@ -276,7 +275,7 @@ class _Signal:
                 severity="spoils",
                 evidence={"value": self.high},
                 cure="log what this joint's drive measures; without, do not use it",
-                lines={"options": f"[joint.{self.name.partition('.')[2]}]\nmeasured = false"},
+                lines={"options": f"[joint.{joint}]\nmeasured = false"},
             )
 
     def _frozen(self) -> Iterator[Finding]:
@@ -305,7 +304,12 @@ class _Signal:
                 cure="say so in the column map, and it goes on from turn to turn",
                 lines={"map": "[q]\n" + 'unit = "deg"\n' * (unit == "deg") + "unwrap = true"},
             )
-        elif self.kind == "q" and jumps and not self._excused():
+        # spikes and frozen stretches are reported by themselves
+        elif (
+            self.kind == "q"
+            and jumps
+            and not (self.counts.spikes[self.k] or self.counts.frozen[self.k])
+        ):
             yield Finding(
                 "jumps",
                 f"it jumps {_times(jumps)}, by far more than it moves between rows",
@@ -314,10 +318,6 @@ class _Signal:
                 evidence={"jumps": jumps},
                 cure="an encoder was reset, or rows are missing or out of order: cut the log there",
             )
-
-    def _excused(self) -> bool:
-        """Return whether spikes or frozen stretches, reported by themselves, explain its jumps."""
-        return bool(self.counts.spikes[self.k] or self.counts.frozen[self.k])
 
     def _zeros(self) -> Iterator[Finding]:
         zeros, falls = float(self.counts.zeros[self.k]), int(self.counts.falls[self.k])

@@ -22,8 +22,6 @@ from heft.recordings import toml_list
 from .settings import DEGREE, TURN, StepAcceptance
 
 Columns = Literal["q", "tau", "both"]  # positions, efforts, or both of a joint
-UNBOUND = 0.01  # of a gain, by which a joint's torque is no matter of the bodies' size any more
-EFFORT_UNITS = {("tau", 1e-3): "mNm", ("tau", 1e3): "kNm", ("current", 1e-3): "mA"}
 TORQUE_UNITS = {  # sizes of what torques are logged in by mistake [N·m]
     "N·mm": 1e-3,
     "N·cm": 1e-2,
@@ -32,7 +30,6 @@ TORQUE_UNITS = {  # sizes of what torques are logged in by mistake [N·m]
     "kgf·m": 9.80665,
     "lbf·in": 0.1129848,
 }
-NEAR_UNIT = 1.5  # ratio to a unit's size of what may be it
 
 
 @dataclass(frozen=True)
@@ -227,7 +224,8 @@ class ScalarStep(CorrectionStep):
 
 def unit_near(size: float) -> float:
     """Return the size of the one unit of torque that a size is near to; itself if none is."""
-    near = [u for u in TORQUE_UNITS.values() if abs(np.log(u / size)) < np.log(NEAR_UNIT)]
+    # what may be a unit is within a factor of 1.5 of its size
+    near = [u for u in TORQUE_UNITS.values() if abs(np.log(u / size)) < np.log(1.5)]
     return near[0] if len(near) == 1 else float(f"{size:.3g}")
 
 
@@ -247,23 +245,8 @@ def _scaled(step: CorrectionStep, of: Columns, factor: float, to: Correction) ->
 
 @dataclass(frozen=True)
 class _Scaling(ScalarStep):
-    scaled: ClassVar[Columns]
-
     def apply(self, to: Correction) -> Correction:
-        return _scaled(self, self.scaled, self.value, to)
-
-
-@dataclass(frozen=True)
-class _Factor(_Scaling):
-    """Scale factor, searched on a logarithmic scale."""
-
-    is_factor = True
-
-    def moved(self, by: float) -> Self:
-        return replace(self, value=self.value * float(np.exp(by)))
-
-    def is_large(self, least: StepAcceptance, before: Correction) -> bool:
-        return bool(abs(np.log(abs(self.value))) > least.log_factor or self.value < 0.0)
+        return _scaled(self, "q", self.value, to)
 
 
 @dataclass(frozen=True)
@@ -337,7 +320,6 @@ class PositionUnit(_Scaling):
     """Unit of all positions; `value` is its size [rad]."""
 
     called = "q unit"
-    scaled = "q"
     is_continuous = False
     is_unit = True
 
@@ -360,12 +342,16 @@ class PositionUnit(_Scaling):
 
 
 @dataclass(frozen=True)
-class PositionScale(_Factor):
+class PositionScale(_Scaling):
     """Scale factor of joints' positions, such as a gear ratio or a unit; `value` is the factor."""
 
     called = "q scale"
-    scaled = "q"
-    width = 0.03
+    is_factor = True
+    width = 0.03  # of the factor's logarithm
+
+    def moved(self, by: float) -> Self:
+        """Return the step with the logarithm of its factor changed by an increment."""
+        return replace(self, value=self.value * float(np.exp(by)))
 
     def is_large(self, least: StepAcceptance, before: Correction) -> bool:
         """Return whether it is beyond what good logs show."""
@@ -470,18 +456,19 @@ class TorqueGain(CorrectionStep):
         """Return one joint's gain with a torque so small that the bodies do not constrain it."""
         if len(self.joints) != 1:  # of none where a search let all go
             return None
-        return replace(self, values=(UNBOUND * self.values[0],))
+        # a hundredth of a gain: the joint's torque is no matter of the bodies' size any more
+        return replace(self, values=(0.01 * self.values[0],))
 
     def describe(self, log: Context) -> Description:
         """Return its description for the user."""
         by_joint = dict(zip(self.joints, self.values, strict=True))
-        told = ", ".join(f"'{log.joints[j]}' {1.0 / x:.4g}" for j, x in by_joint.items())
+        factors = ", ".join(f"'{log.joints[j]}' {1.0 / x:.4g}" for j, x in by_joint.items())
         return Description(
             "wrong torque gain",
-            f"the torque {told} times too large",
+            f"the torque {factors} times too large",
             "look at gear ratios, gains and units: are they currents, or per mille of what drives "
             "are rated?"
-            if len(told) > 1
+            if len(by_joint) > 1
             else "look at its gear ratio, gain and unit",
             {"map": log.lines(log.effort, "scale", by_joint, 1.0)},
         )

@@ -7,11 +7,9 @@ which base parameters the motion excites. Every finding states its evidence and 
 
 from __future__ import annotations
 
-import json
-import math
 import threading
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -23,7 +21,7 @@ from heft import __version__
 from heft.applications.inputs import AnyLogs, AnyPath, AnyRobot, Inputs, each
 from heft.engine import one_blas_thread
 from heft.errors import FitError, InvalidRecording, InvalidSetting
-from heft.files import write_text
+from heft.files import json_text, write_text
 from heft.fit import UNIT_OF_TORQUE, Progress, silent, with_told_friction
 from heft.information import SEVERITIES, Check, DataRank, Finding
 from heft.models import JointOptions, Robot, joint_lines
@@ -43,25 +41,8 @@ MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
 # findings of which `heft identify` has a check of its own
 JUDGED = frozenset(
     {"never moves", "little motion", "not finite", "slow clock", "no effort", "no rows"}
-    | {
-        "motion shows too little",
-        "motion shows little",
-        "unexplained torque",
-        "physics not asked",
-    }
+    | {"motion shows too little", "motion shows little", "unexplained torque", "physics not asked"}
 )
-MOST_ROWS = 100_000  # of a log that are looked at beside an identification
-FIELDS = (
-    "name",
-    "about",
-    "severity",
-    "message",
-    "evidence",
-    "sure",
-    "cure",
-    "lines",
-    "others",
-)  # in JSON
 
 
 @dataclass(frozen=True)
@@ -77,9 +58,10 @@ class Diagnosis:
     correction: Correction | None = None  # all corrections combined, or None
     # their elementary steps, with evidence and indistinguishable alternatives
     steps: tuple[StepEvidence, ...] = ()
-    settings: DoctorSettings = field(default_factory=DoctorSettings)  # thresholds used
+    settings: DoctorSettings = DoctorSettings()  # thresholds used
     notes: tuple[str, ...] = ()  # on the model file and the logs
     recordings: tuple[Recording, ...] = field(default=(), compare=False, repr=False)  # the logs
+    robot: Robot | None = field(default=None, compare=False, repr=False)  # whose logs they are
 
     @property
     def spoilt(self) -> bool:
@@ -137,6 +119,7 @@ def diagnose(
         settings=settings,
         notes=tuple(notes),
         recordings=tuple(recordings),
+        robot=robot,
     )
     if matching is None:
         return seen
@@ -158,20 +141,20 @@ def faults(
 
     What the residual shows that the model does not hold makes it worse, and warns.
     What an identification judges by a check of its own is left out, and wrong gains where they are
-    sought. Of a long log the first `MOST_ROWS` are looked at; little motion tells no cause.
+    sought. Of a long log the first 100 000 rows are looked at; little motion tells no cause.
 
     Args:
         judged: Names of checks that the identification could make.
     """
     sought = ("wrong torque gain", UNIT_OF_TORQUE) if gains_are_sought else ()
-    left_out = {*JUDGED, *sought, *judged}
-    found = diagnose([r.window(0, MOST_ROWS) for r in recordings], robot)
-    brief = sum(f.active for _, f in found.logs) < found.settings.clock.shortest_motion_s
+    passed_over = {*JUDGED, *sought, *judged}
+    diagnosis = diagnose([r.window(0, 100_000) for r in recordings], robot)
+    brief = sum(f.active for _, f in diagnosis.logs) < diagnosis.settings.clock.shortest_motion_s
     return tuple(
         Check.of(f)
-        for f in found.findings
+        for f in diagnosis.findings
         if (f.severity == "spoils" or f.name in {*UNSAID, INTEGERS})
-        and f.name not in left_out
+        and f.name not in passed_over
         and not (brief and (f.sure is not None or f.name in UNSAID))
     )
 
@@ -307,7 +290,16 @@ def _by_physics(
     context = Context(robot.joints, effort, robot.gravity, are_integers)
     physics = Physics(robot, recordings, evidence, explained, timing, context, settings)
     findings += physics.findings()
-    findings += _of_the_time(pace)
+    if pace.was_cut:
+        why = "stopped" if pace.is_stopped else f"after {pace.longest_s:g} s"
+        cut_short = Finding(
+            "search cut short",
+            f"{pace.tried} corrections were tried ({why}); what is said here is of these",
+            severity="tells",
+            evidence={"tried": pace.tried},
+            cure="" if pace.is_stopped else "allow more time with --longest",
+        )
+        findings.append(cut_short)
     motion = evidence.shown(explained.correction)
     findings += of_the_motion(motion)
     names = [robot.joints[c] for c in evidence.channels]
@@ -390,19 +382,7 @@ def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda f: SEVERITIES.index(f.severity)))
 
 
-def _of_the_time(pace: Pace) -> Iterator[Finding]:
-    if pace.was_cut:
-        why = "stopped" if pace.is_stopped else f"after {pace.longest_s:g} s"
-        yield Finding(
-            "search cut short",
-            f"{pace.tried} corrections were tried ({why}); what is said here is of these",
-            severity="tells",
-            evidence={"tried": pace.tried},
-            cure="" if pace.is_stopped else "allow more time with --longest",
-        )
-
-
-def said_verdict(d: Diagnosis) -> str:
+def verdict_of(d: Diagnosis) -> str:
     """Return in a few words whether the logs are any good."""
     worst = sum(f.severity == "spoils" for f in d.findings)
     rest = len(d.findings) - worst
@@ -420,19 +400,19 @@ def of_the_logs(d: Diagnosis) -> str:
     duration = sum(f.duration for _, f in d.logs)
     step = max((f.step for _, f in d.logs), default=0.0)
     rate = f" at {1.0 / step:.4g} Hz" if step else ""
-    said = f"{rows} rows, {duration:.4g} s{rate}"
+    summary = f"{rows} rows, {duration:.4g} s{rate}"
     if d.motion is not None:
-        said += (
+        summary += (
             f"; the motion excites {d.motion.rank} of {d.motion.columns} base parameters, "
             f"condition {d.motion.condition:.3g}"
         )
-    return said
+    return summary
 
 
 def text(d: Diagnosis) -> str:
     """Return the diagnosis as text: a line of verdict, then the findings, the most severe first."""
     names = ", ".join(Path(n).name for n, _ in d.logs)
-    lines = [f"{names}: {said_verdict(d)} ({of_the_logs(d)})"]
+    lines = [f"{names}: {verdict_of(d)} ({of_the_logs(d)})"]
     for f in d.findings:
         sure = "" if f.sure is None else f" [{percent(f.sure)} sure]"
         lines.append(f"{MARKS[f.severity]} {f.name}, {f.about}: {f.message}{sure}")
@@ -448,36 +428,30 @@ def percent(share: float) -> str:
 
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis as JSON values."""
-    table = {
+    """Return the diagnosis as `write_json` writes it."""
+    return {
         "heft": __version__,
         "verdict": "spoilt" if diagnosis.spoilt else "usable" if diagnosis.findings else "clean",
         "logs": [{"path": name, **asdict(facts)} for name, facts in diagnosis.logs],
-        "findings": [{k: vars(f)[k] for k in FIELDS} for f in diagnosis.findings],
+        "findings": [vars(f) for f in diagnosis.findings],
         "motion": None if diagnosis.motion is None else asdict(diagnosis.motion),
         "unexplained": dict(diagnosis.unexplained),
         "correction": None if diagnosis.correction is None else asdict(diagnosis.correction),
         "notes": list(diagnosis.notes),
     }
-    return {k: _finite(v) for k, v in table.items()}
 
 
 def write_json(path: Path, diagnosis: Diagnosis) -> None:
     """Write the diagnosis as JSON, atomically."""
-    write_text(
-        path, json.dumps(to_json(diagnosis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    )
+    write_text(path, json_text(to_json(diagnosis)))
 
 
-def write_mended(
-    path: Path,
-    diagnosis: Diagnosis,
-    log: Path,
-    robot: Path,
-    options: Path | None,
-    columns: Path | None,
-) -> None:
+def write_mended(path: Path, diagnosis: Diagnosis, columns: Path | None) -> None:
     """Write a column map that contains the corrections, atomically.
+
+    Args:
+        diagnosis: By a robot's physics.
+        columns: Map that the logs were read with.
 
     Raises:
         InvalidSetting: If it would overwrite the map that was read.
@@ -488,12 +462,10 @@ def write_mended(
             argument=f"--mended {path}",
             cure="name another file",
         )
-    inputs = Inputs.open(robot, options, columns).with_logs(log=[log])
-    (recording,), plant = inputs.logs["log"], inputs.robot
-    assert plant is not None
-    correction = diagnosis.correction or Correction.none(plant)
-    wrapped = unwrapped(recording, diagnosis.findings)
-    write_text(path, mended_map(wrapped, plant, correction))
+    robot = diagnosis.robot
+    assert robot is not None
+    recording = unwrapped(diagnosis.recordings[0], diagnosis.findings)
+    write_text(path, mended_map(recording, robot, diagnosis.correction or Correction.none(robot)))
 
 
 def write_draft(path: Path, log: Path, robot: Path | None = None) -> None:
@@ -519,13 +491,3 @@ def _of_others(drafted: str, joints: Sequence[str]) -> Iterator[str]:
         if chosen and len(chosen) < len(joints):
             yield f"CHECK: these joints {says}, say in the file of --with:"
             yield from joint_lines(chosen, line).splitlines()
-
-
-def _finite(value: Any) -> Any:
-    """Return a value for JSON: numbers that are not finite become None."""
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

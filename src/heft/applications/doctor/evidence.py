@@ -42,7 +42,6 @@ from .stretches import Stretch, stretches_of
 
 # share of the heaviest body's mass, and radius of gyration [m], of one without mass
 LIGHT, LIGHT_GYRATION = 1e-3, 0.05
-BLOCK = 64  # columns that LAPACK may reflect at once
 
 
 @dataclass(frozen=True)
@@ -204,24 +203,17 @@ class Regressor:
 
     # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
-    rows: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
+    regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Regressor rows of a motion and delay, and their sums of squares, for any torque correction.
+class Rows(Regressor):
+    """Regressor of a motion, and its sums of squares with torque as it lies to it in time."""
 
-    p is the number of unknowns of the hypothesis, n that of the instants.
-    """
-
-    # for each channel, indices of the k unknowns that its torque depends on
-    columns: tuple[NDArray[np.intp], ...]
     # for each channel, the sums of products of `[Y τ₁ … τ_joints]`, with every joint's torque as
     # logged, shape (k + joints, k + joints)
     sums: tuple[Array, ...]
-    regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
-    ridge: Array  # precision of the prior on the unknowns, shape (p,)
 
     @cached_property
     def places(self) -> tuple[NDArray[np.intp], ...]:
@@ -250,9 +242,7 @@ class Evidence:
 
     @staticmethod
     def of(
-        robot: Robot,
-        recordings: Sequence[Recording],
-        settings: EvidenceSettings | None = None,
+        robot: Robot, recordings: Sequence[Recording], settings: EvidenceSettings | None = None
     ) -> Evidence:
         """Select the data of logs, in bounded memory.
 
@@ -330,10 +320,6 @@ class Evidence:
             parts.append(np.stack([np.interp(at, s.time, x) for x in effort.T], 1))
         return np.concatenate(parts)
 
-    def energies(self, timing: Timing) -> Array:
-        """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
-        return np.asarray(np.sum(self.effort(timing) ** 2, axis=0))
-
     def motion_of(self, drive: int, correction: Correction) -> tuple[tuple[int, ...], Array]:
         """Return what a drive's friction columns depend on under a correction.
 
@@ -361,12 +347,10 @@ class Evidence:
         ridge = self._ridge(drives, own, correction)
         return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
 
-    def rows(self, regressor: Regressor, timing: Timing) -> Rows:
-        """Return the rows of a motion with torque aligned in time with it."""
-        effort = self.effort(timing).T
-        both = (np.vstack([y, effort]) for y in regressor.rows)
-        sums = tuple(rows @ rows.T for rows in both)
-        return Rows(regressor.columns, sums, regressor.rows, regressor.ridge)
+    def rows(self, regressor: Regressor, effort: Array) -> Rows:
+        """Return the rows of a motion with torque aligned in time with it, shape (n, joints)."""
+        both = (np.vstack([y, effort.T]) for y in regressor.regressors)
+        return Rows(**vars(regressor), sums=tuple(rows @ rows.T for rows in both))
 
     def _channel(
         self, channel: int, bodies: Array, carried: NDArray[np.bool_], drives: Array, own: Array
@@ -444,7 +428,8 @@ def triangulated(rows: Array) -> Array:
     Args:
         rows: Shape (m, n), in Fortran order; overwritten.
     """
-    factor, _, _, _ = dgeqrf(rows, lwork=BLOCK * rows.shape[1], overwrite_a=True)
+    # LAPACK may reflect 64 columns at once
+    factor, _, _, _ = dgeqrf(rows, lwork=64 * rows.shape[1], overwrite_a=True)
     count = rows.shape[1]
     if len(factor) < count:
         factor = np.vstack([factor, np.zeros((count - len(factor), count))])

@@ -13,7 +13,7 @@ import numpy as np
 from heft.certainty import DelayFound, DelaySearch
 from heft.errors import HeftError
 from heft.fit import Limits, Settings, about_first_fit, in_grams, of_the_unit, torque_over_file
-from heft.information import PARAMETER_COUNT, DataRank, Finding
+from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import UNITS, Recording, SignalMap, quoted, toml_list
@@ -58,7 +58,7 @@ class Physics:
         """Whether the corrections explain most of what is wrong."""
         total, thresholds = self.explained.total, self.settings.physics
         before = self.explained.total_before
-        return total < max(thresholds.doubted_share, thresholds.most_left * before)
+        return total < max(thresholds.doubted_share, thresholds.most_remaining * before)
 
     def findings(self) -> Iterator[Finding]:
         """Yield all findings."""
@@ -70,8 +70,8 @@ class Physics:
             yield from self._of_an_outlier()
         yield from self._of_the_scale()
         yield from self._of_scores
-        told = sum(f.evidence["share"] for f in self._of_scores)
-        if not (told > self.settings.physics.mostly_told):
+        explained = sum(f.evidence["share"] for f in self._of_scores)
+        if not (explained > self.settings.physics.mostly_explained):
             yield from self._of_residuals()
 
     @cached_property
@@ -123,17 +123,37 @@ class Physics:
     def _of_the_timing(self) -> Iterator[Finding]:
         timing, settings = self.timing, self.settings.search.timing
         if Timings(Hypotheses(self.evidence), settings).drifts(timing):
+            drift = timing.drifting.correction.timing.drift
             gain = timing.late.objective - timing.drifting.objective
-            yield self._of_a_drift(timing.drifting.correction.timing.drift, gain)
+            side = "falls behind" if drift > 0.0 else "runs ahead of"
+            yield Finding(
+                "drifting clocks",
+                f"torque {side} motion by {1e3 * abs(drift):.3g} ms a second",
+                about="all joints",
+                severity="spoils",
+                evidence={"value": drift, "evidence": gain},
+                sure=self._sure(gain, []),
+                cure="stamp position and torque by one clock, or bring them in time before they "
+                "are joined",
+            )
             return
         lag = timing.filtered.correction.timing
         gain = timing.late.objective - timing.filtered.objective
-        if lag.order and gain > settings.apart and timing.falls(timing.filtered) < settings.gate:
-            yield self._of_a_low_pass(gain)
+        if lag.order and gain > settings.distinct and timing.falls(timing.filtered) < settings.gate:
+            yield Finding(
+                "low-passed torque",
+                f"the torque went through a low-pass of about {lag.corner:.2g} Hz (order "
+                f"{lag.order})",
+                about="all joints",
+                severity="spoils",
+                evidence={"corner_hz": lag.corner, "order": lag.order, "evidence": gain},
+                sure=self._sure(gain, []),
+                cure="log the torque before the filter, or send the positions through the same",
+            )
         elif timing.falls(timing.late) < settings.gate:
             delay = self._delay()
             if delay is not None and delay.delay:
-                others = [-gain] if lag.order and gain > -settings.apart else []
+                others = [-gain] if lag.order and gain > -settings.distinct else []
                 yield self._of_a_delay(delay, others)
 
     def _delay(self) -> DelayFound | None:
@@ -166,31 +186,6 @@ class Physics:
             cure="state the delay, if heft identify does not find it by itself",
             lines={"flag": f"--delay {estimate.delay:.4g}"},
             others=("low-passed torque, all joints",) if others else (),
-        )
-
-    def _of_a_drift(self, drift: float, gain: float) -> Finding:
-        side = "falls behind" if drift > 0.0 else "runs ahead of"
-        return Finding(
-            "drifting clocks",
-            f"torque {side} motion by {1e3 * abs(drift):.3g} ms a second",
-            about="all joints",
-            severity="spoils",
-            evidence={"value": drift, "evidence": gain},
-            sure=self._sure(gain, []),
-            cure="stamp position and torque by one clock, or bring them in time before they are "
-            "joined",
-        )
-
-    def _of_a_low_pass(self, gain: float) -> Finding:
-        lag = self.timing.filtered.correction.timing
-        return Finding(
-            "low-passed torque",
-            f"the torque went through a low-pass of about {lag.corner:.2g} Hz (order {lag.order})",
-            about="all joints",
-            severity="spoils",
-            evidence={"corner_hz": lag.corner, "order": lag.order, "evidence": gain},
-            sure=self._sure(gain, []),
-            cure="log the torque before the filter, or send the positions through the same",
         )
 
     def _of_the_model(self) -> Iterator[Finding]:
@@ -230,18 +225,12 @@ class Physics:
         if unit != 1.0 and any(isinstance(s.step, TorqueGain) for s in self.explained.steps):
             return  # told with them
         (hypotheses, fit), limits = self._fit, Limits()
-        rows, unknowns = hypotheses.rows(fit.correction), self.evidence.unknowns
-        effort = self.evidence.effort(fit.correction.timing)
         # What a body carries that the file does not name says nothing of the unit.
         carrying = self._tool.body if self._tool else -1
         blocks = []
         for k, channel in enumerate(self.evidence.channels):
-            at, source = rows.columns[k], fit.correction.tau_source[channel]
-            gain = fit.correction.tau_scale[channel]
-            own = (at < unknowns.bodies) & (at // PARAMETER_COUNT != carrying)
-            file = unknowns.start[at[own]] @ rows.regressors[k][own]
-            torque, weight = gain * effort[:, source], 1.0 / (abs(gain) * fit.sigma[k])
-            blocks.append([weight * x for x in (file, torque, rows.regressors[k][~own].T)])
+            weight = 1.0 / (abs(fit.correction.tau_scale[channel]) * fit.sigma[k])
+            blocks.append([weight * x for x in hypotheses.file_torque(fit, k, carrying)])
         scale, share = torque_over_file(*zip(*blocks, strict=True))
         if not (share >= limits.scale_explained and scale > 0.0):
             return
@@ -268,13 +257,8 @@ class Physics:
         evidence, correction, log = self.evidence, self.explained.correction, self.context
         if len(evidence.channels) < 2:
             return
-        rows = Hypotheses(evidence).rows(correction)
-        unknowns, channels = evidence.unknowns, list(evidence.channels)
-        own = [at < unknowns.bodies for at in rows.columns]
-        file = [
-            unknowns.start[at[o]] @ y[o]
-            for at, o, y in zip(rows.columns, own, rows.regressors, strict=True)
-        ]
+        (hypotheses, fit), channels = self._fit, list(evidence.channels)
+        file = [hypotheses.file_torque(fit, k)[0] for k in range(len(channels))]
         needed = np.array([np.sqrt(np.mean(x**2)) for x in file])
         sources = [correction.tau_source[c] for c in channels]
         size = evidence.effort_rms[sources] * np.abs(correction.tau_scale)[channels]
@@ -311,7 +295,20 @@ class Physics:
         other_robot = explained.total > thresholds.other_robot_share
         names = [self.evidence.robot.joints[c] for c in self.evidence.channels]
         if explained.total > thresholds.doubted_share:
-            yield self._of_the_total(other_robot)
+            tried = ""
+            if not self.is_explained and explained.steps:
+                first = explained.steps[0].step.describe(self.context)
+                tried = f"; nearest comes that {first.what}, which does not explain most of it"
+            yield Finding(
+                "unexplained torque",
+                f"{explained.total:.0%} of the torque is not explained, whatever is "
+                f"corrected{tried}",
+                about="all joints",
+                severity="spoils" if other_robot else "warns",
+                evidence={"share": explained.total},
+                cure="is it this robot's model file, with its lengths and axes? look at units, "
+                "order and signs of all joints",
+            )
         if other_robot:
             return
         for name, share in zip(names, explained.unexplained.tolist(), strict=True):
@@ -323,22 +320,6 @@ class Physics:
                     evidence={"share": share},
                     cure="look at what this joint's column holds",
                 )
-
-    def _of_the_total(self, other_robot: bool) -> Finding:
-        tried = ""
-        if not self.is_explained and self.explained.steps:
-            first = self.explained.steps[0].step.describe(self.context)
-            tried = f"; nearest comes that {first.what}, which does not explain most of it"
-        return Finding(
-            "unexplained torque",
-            f"{self.explained.total:.0%} of the torque is not explained, whatever is "
-            f"corrected{tried}",
-            about="all joints",
-            severity="spoils" if other_robot else "warns",
-            evidence={"share": self.explained.total},
-            cure="is it this robot's model file, with its lengths and axes? look at units, order "
-            "and signs of all joints",
-        )
 
 
 def of_the_motion(motion: DataRank) -> Iterator[Finding]:

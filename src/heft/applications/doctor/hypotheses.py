@@ -45,17 +45,11 @@ from .corrections import IN_TIME, Correction, CorrectionStep, Timing
 from .evidence import Evidence, Regressor, Rows, triangulated
 from .settings import TURN, LoadThresholds, TimingSearch
 
-KEPT_ROWS = 4  # motions whose rows are kept
-KEPT_DRIVES = 512  # columns of a drive's friction that are
-ROUNDING = 1e-11  # that sums of squares may be off by, relative to their diagonal
-NARROWER = 0.4  # by which a comparison with both sides narrows where neither is better
-CLIPS = 4  # times that nonnegative terms which come out negative are set to zero
-
-
 T = TypeVar("T")
 
 
-def _kept(cache: dict[object, T], key: object, make: Callable[[], T], most: int = KEPT_ROWS) -> T:
+def _kept(cache: dict[object, T], key: object, make: Callable[[], T], most: int = 4) -> T:
+    """Return what a cache has of a key, made if it lacks it; the newest are kept."""
     if key not in cache:
         while len(cache) >= most:
             del cache[next(iter(cache))]
@@ -86,20 +80,24 @@ class Hypotheses:
         self._rows: dict[object, Rows] = {}
         self._regressors: dict[object, Regressor] = {}
         self._drives: dict[object, Array] = {}
-        self._energies: dict[Timing, Array] = {}
+        self._efforts: dict[object, tuple[Array, Array]] = {}
 
-    def energies(self, timing: Timing) -> Array:
-        """Return the sum of squares of each joint's torque as logged, shape (joints,)."""
-        if timing not in self._energies:
-            self._energies[timing] = self.evidence.energies(timing)
-        return self._energies[timing]
+    def effort(self, timing: Timing) -> tuple[Array, Array]:
+        """Return torque as logged, aligned in time, (n, joints), and sums of squares, (joints,)."""
+
+        def made() -> tuple[Array, Array]:
+            effort = self.evidence.effort(timing)
+            return effort, np.asarray(np.sum(effort**2, axis=0))
+
+        return _kept(self._efforts, timing, made, 64)
 
     def rows(self, correction: Correction) -> Rows:
         """Return the regressor rows of a correction's motion and delay."""
+        timing = correction.timing
         return _kept(
             self._rows,
-            (correction.motion, correction.timing),
-            lambda: self.evidence.rows(self._regressor(correction), correction.timing),
+            (correction.motion, timing),
+            lambda: self.evidence.rows(self._regressor(correction), self.effort(timing)[0]),
         )
 
     def _regressor(self, correction: Correction) -> Regressor:
@@ -118,7 +116,7 @@ class Hypotheses:
             stretches = self.evidence.stretches
             return self.unknowns.drive_columns(drive, scale, stretches, moved)
 
-        return _kept(self._drives, (drive, moved, *scale), made, KEPT_DRIVES)
+        return _kept(self._drives, (drive, moved, *scale), made, 512)
 
     def settle(self, correction: Correction, common: bool = True) -> Fit:
         """Fit a correction and keep the autocorrelation times of its residual for later fits.
@@ -134,10 +132,7 @@ class Hypotheses:
         return self.fit(correction, fit.sigma)
 
     def fit(
-        self,
-        correction: Correction,
-        sigma: Array | None = None,
-        hopeless: float = np.inf,
+        self, correction: Correction, sigma: Array | None = None, hopeless: float = np.inf
     ) -> Fit:
         """Fit the torque under a correction, with the autocorrelation times that are kept.
 
@@ -149,7 +144,7 @@ class Hypotheses:
         channels, count = list(evidence.channels), evidence.count
         source = [correction.tau_source[c] for c in channels]
         scale = np.array([correction.tau_scale[c] for c in channels])
-        energy = scale**2 * self.energies(correction.timing)[source]
+        energy = scale**2 * self.effort(correction.timing)[1][source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         deviation = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
         sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
@@ -238,7 +233,7 @@ class Hypotheses:
             right[at] += weight * moment
         scale = np.sqrt(np.diag(sums))
         sums /= scale[:, None] * scale
-        sums[np.diag_indices(size)] += ROUNDING
+        sums[np.diag_indices(size)] += 1e-11  # by which rounding may leave sums of squares off
         factor, failed = dpotrf(sums.T, overwrite_a=True)
         if failed:
             raise np.linalg.LinAlgError("sums of squares are not positive definite")
@@ -253,7 +248,7 @@ class Hypotheses:
         bodies = self.unknowns.bodies
         drives = np.column_stack([R[bodies:, bodies:], z[bodies:]])
         free, behind = np.ones(len(must), dtype=bool), np.zeros(len(must))
-        for _ in range(CLIPS):
+        for _ in range(4):  # times that nonnegative terms which come out negative are set to zero
             kept = np.flatnonzero(free)
             own = drives if free.all() else triangulated(np.asfortranarray(drives[:, [*kept, -1]]))
             count = len(kept)
@@ -275,13 +270,32 @@ class Hypotheses:
     def residuals(self, fit: Fit) -> Array:
         """Return the residual of the torque as logged, shape (n, channels) [N·m]."""
         correction, rows = fit.correction, self.rows(fit.correction)
-        effort = self.evidence.effort(correction.timing)
+        effort, _ = self.effort(correction.timing)
         columns = []
         for k, c in enumerate(self.evidence.channels):
             scale = correction.tau_scale[c]
             tau = effort[:, correction.tau_source[c]]
             columns.append(tau - fit.values[rows.columns[k]] @ rows.regressors[k] / scale)
         return np.stack(columns, axis=1)
+
+    def file_torque(self, fit: Fit, channel: int, carrying: int = -1) -> tuple[Array, Array, Array]:
+        """Return what of a channel's torque is the file's bodies', all of it, and other columns.
+
+        Args:
+            channel: Its place among the measured ones.
+            carrying: Index of a body that does not count.
+
+        Returns:
+            Torque that the bodies need by the file's masses, shape (n,), and measured torque under
+            the fit's correction, shape (n,) [N·m or N]; columns of all else, shape (n, k).
+        """
+        rows, correction, joint = self.rows(fit.correction), fit.correction, self.evidence.channels
+        at, regressor = rows.columns[channel], rows.regressors[channel]
+        own = (at < self.unknowns.bodies) & (at // PARAMETER_COUNT != carrying)
+        effort, _ = self.effort(correction.timing)
+        torque = effort[:, correction.tau_source[joint[channel]]]
+        scale = correction.tau_scale[joint[channel]]
+        return self.unknowns.start[at[own]] @ regressor[own], scale * torque, regressor[~own].T
 
     def _memory_of(self, fit: Fit) -> Array:
         """Return the integrated autocorrelation time of each residual [rows], shape (channels,)."""
@@ -439,7 +453,7 @@ def narrowed(
         if nearest[1].objective < best[1].objective:
             best = nearest
         else:
-            width *= NARROWER
+            width *= 0.4  # neither side is better: the next are nearer
     return best
 
 

@@ -20,11 +20,8 @@ from .settings import TURN, SignalThresholds
 SMALL = 1e-12  # relative to numbers, below which differences are rounding
 TURNS = {"rad": TURN, "deg": 360.0}
 EFFORTS = ("tau", "current")
-WRENCHES = ("force", "torque")
 FLAG = "contact"  # a signal that is 0 or 1
 EXTREMES = ((0, "smallest"), (1, "largest"))
-RESTART_SHARE = 0.1  # of the time since the first row, that a clock has which restarts
-KEPT = 3  # rows that a block hands on to the next
 
 
 @dataclass
@@ -46,6 +43,14 @@ class Counts:
     """Counts of anomalies from the second pass; arrays have one element per signal."""
 
     broken: NDArray[np.int64]
+    wraps: dict[str, NDArray[np.int64]]
+    jumps: NDArray[np.int64]
+    spikes: NDArray[np.int64]
+    zeros: Array  # rows of 0 between other values
+    falls: Array  # how often it falls to them
+    plateau: Array
+    frozen: Array
+    speeds: Array
     broken_time: int = 0
     backwards: int = 0
     jumped_back: int = 0
@@ -61,15 +66,7 @@ class Counts:
     duration: float = 0.0
     active: float = 0.0
     jitter: list[float] = field(default_factory=list)
-    wraps: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    jumps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    spikes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    zeros: Array = field(default_factory=lambda: np.zeros(0))  # rows of 0 between other values
-    falls: Array = field(default_factory=lambda: np.zeros(0))  # how often it falls to them
-    plateau: Array = field(default_factory=lambda: np.zeros((2, 0)))
-    frozen: Array = field(default_factory=lambda: np.zeros(0))
     stalls: list[tuple[int, int]] = field(default_factory=list)  # rows of what is frozen
-    speeds: Array = field(default_factory=lambda: np.zeros((0, 3)))
 
 
 def sizes_of(recording: Recording, names: Sequence[str]) -> Sizes:
@@ -140,12 +137,10 @@ def counts_of(
 ) -> Counts:
     """Return the anomalies of a log against the scales of its signals, by a second pass."""
     count = len(names)
-    tally = Counts(np.zeros(count, dtype=np.int64))
-    tally.jumps, tally.spikes = (np.zeros(count, dtype=np.int64) for _ in range(2))
-    tally.wraps = {unit: np.zeros(count, dtype=np.int64) for unit in TURNS}
-    tally.plateau, tally.frozen = np.zeros((2, count)), np.zeros(count)
-    tally.zeros, tally.falls = np.zeros(count), np.zeros(count)
-    tally.speeds = np.zeros((count, 3))
+    broken, jumps, spikes, *turns = np.zeros((3 + len(TURNS), count), dtype=np.int64)
+    zeros, falls, frozen, *plateau = np.zeros((5, count))
+    wraps, speeds = dict(zip(TURNS, turns, strict=True)), np.zeros((count, 3))
+    tally = Counts(broken, wraps, jumps, spikes, zeros, falls, np.array(plateau), frozen, speeds)
     tail_time, tail, rows = np.empty(0), np.empty((0, count)), 0
     for read in recording.blocks(names):
         time = np.concatenate([tail_time, read.time])
@@ -160,7 +155,7 @@ def counts_of(
             _walk_signals(tally, block, thresholds)
             _walk_velocities(tally, block)
         rows += len(read.time)
-        keep = min(len(time), KEPT)
+        keep = min(len(time), 3)  # rows that a block hands on to the next
         tail_time, tail = time[-keep:], values[-keep:]
     return tally
 
@@ -176,7 +171,8 @@ def _walk_clock(tally: Counts, time: Array, step: float) -> None:
     back = steps < -GAP_STEPS * step
     tally.jumped_back += int(np.sum(back))
     since = time[np.isfinite(time)] - tally.first
-    tally.restarts += int(np.sum(back & (since[1:] < RESTART_SHARE * since[:-1])))
+    # a clock that restarts is back within a tenth of the time since the first row
+    tally.restarts += int(np.sum(back & (since[1:] < 0.1 * since[:-1])))
     gaps = steps > GAP_STEPS * step
     tally.gaps += int(gaps.sum())
     tally.longest_gap = max(tally.longest_gap, float(steps.max(initial=0.0)))
@@ -236,7 +232,7 @@ def _walk_signals(tally: Counts, block: _Block, thresholds: SignalThresholds) ->
         moves = _own_motion(block, kind, name, change, some_move)
         if kind in EFFORTS:
             moves &= inside
-        if kind in WRENCHES:
+        if kind in ("force", "torque"):
             moves &= x[:-1] != 0.0  # of a contact that is open
         least = max(thresholds.frozen_rows, thresholds.frozen_s / max(sizes.step, SMALL))
         is_effort = kind in EFFORTS

@@ -15,10 +15,9 @@ from heft.display import Curve, Plot, Series, Table, page, rounded
 from heft.information import Finding
 from heft.recordings import Recording
 
-from .doctor import MARKS, Diagnosis, of_the_logs, percent, said_verdict
+from .doctor import MARKS, Diagnosis, of_the_logs, percent, verdict_of
 
 DRAWN_POINTS = 2000  # of a signal
-AROUND = 1.0  # [s] to either side of what is shown
 FEWEST, MOST = 40, 2000  # rows to either side
 COLOURS = {"spoils": "poor", "warns": "usable", "tells": ""}
 TAKEN_BY = {
@@ -49,9 +48,9 @@ RUNS: dict[str, Callable[[Array], Array]] = {
 STEPS = ("jumps", "spikes", "wrapped angle", "gaps", "missing rows", "jitter", "clock set back")
 
 
-def html(found: Diagnosis) -> str:
+def html(diagnosis: Diagnosis) -> str:
     """Return the page, which loads nothing from elsewhere."""
-    worst = found.findings[0].severity if found.findings else None
+    worst = diagnosis.findings[0].severity if diagnosis.findings else None
     head = ("log", "rows", "duration [s]", "rate [Hz]", "moving [s]")
     facts = [
         [
@@ -61,30 +60,30 @@ def html(found: Diagnosis) -> str:
             rounded(1.0 / f.step if f.step else None),
             rounded(f.active),
         ]
-        for name, f in found.logs
+        for name, f in diagnosis.logs
     ]
     return page.page(
         "applications/doctor/report.html.jinja",
         title="Is this log any good?",
-        verdict=said_verdict(found),
+        verdict=verdict_of(diagnosis),
         colour="good" if worst is None else COLOURS[worst],
-        facts=of_the_logs(found),
-        picture=_positions(found.recordings[0]) if found.recordings else None,
-        findings=[_shown(found, finding) for finding in found.findings],
+        facts=of_the_logs(diagnosis),
+        picture=_positions(diagnosis.recordings[0]) if diagnosis.recordings else None,
+        findings=[_shown(diagnosis, finding) for finding in diagnosis.findings],
         marks=MARKS,
         colours=COLOURS,
         unexplained=Table(
             "Not explained after all cures",
             ("joint", "share of its torque"),
-            [[joint, f"{share:.1%}"] for joint, share in found.unexplained],
+            [[joint, f"{share:.1%}"] for joint, share in diagnosis.unexplained],
         ),
         logs=Table("", head, facts),
-        notes=found.notes,
+        notes=diagnosis.notes,
         version=__version__,
     )
 
 
-def _shown(found: Diagnosis, finding: Finding) -> dict[str, Any]:
+def _shown(diagnosis: Diagnosis, finding: Finding) -> dict[str, Any]:
     """Return a finding by the names that the template uses."""
     return {
         **asdict(finding),
@@ -92,23 +91,23 @@ def _shown(found: Diagnosis, finding: Finding) -> dict[str, Any]:
         "evidence": [_number(name, value) for name, value in finding.evidence.items()],
         "cure": finding.cure.rstrip("."),
         "lines": [(TAKEN_BY[place], lines) for place, lines in finding.lines.items()],
-        "shown": next(_signals(found, finding), None),
+        "shown": next(_signals(diagnosis, finding), None),
     }
 
 
 def _number(name: str, value: float) -> tuple[str, str]:
     """Return the name and the value of a number of evidence, its unit behind it."""
     unit = next((u for u in ("s", "hz", "kg") if name.endswith(f"_{u}")), "")
-    said = f"{rounded(value)} {unit.replace('hz', 'Hz')}".rstrip()
-    return name.removesuffix(f"_{unit}").replace("_", " "), said
+    number = f"{rounded(value)} {unit.replace('hz', 'Hz')}".rstrip()
+    return name.removesuffix(f"_{unit}").replace("_", " "), number
 
 
-def _signals(found: Diagnosis, finding: Finding) -> Iterator[Plot]:
+def _signals(diagnosis: Diagnosis, finding: Finding) -> Iterator[Plot]:
     """Yield the piece of each log that a finding is about, where it is about one signal."""
     kinds = ("q",) if finding.lines.get("map", "").startswith("[q]") else ("tau", "current", "q")
-    for recording in found.recordings:
+    for recording in diagnosis.recordings:
         about = finding.about.removeprefix(f"{Path(recording.name).name}: ")
-        if len(found.recordings) > 1 and about == finding.about and about == "t":
+        if len(diagnosis.recordings) > 1 and about == finding.about and about == "t":
             continue
         names = [about, *(f"{kind}.{about}" for kind in kinds)]
         signal = next((n for n in names if n in recording.sources), "t" if about == "t" else None)
@@ -139,7 +138,8 @@ def _piece(recording: Recording, signal: str, fault: str) -> Plot:
         first += len(y)
     own, where = [Series(signal, "measured", *_joined(parts))], "the whole log"
     if best:
-        beside = int(np.clip(AROUND / step, FEWEST, MOST)) if signal != "t" else FEWEST
+        # a second to either side is shown
+        beside = int(np.clip(1.0 / step, FEWEST, MOST)) if signal != "t" else FEWEST
         begin, end = max(place.start - beside, 0), min(place.stop, place.start + MOST) + beside
         time, values = _joined([*_values(recording.window(begin, end + 1), signal)])
         time = time + begin if signal == "t" else time

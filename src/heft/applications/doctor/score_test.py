@@ -30,7 +30,6 @@ RIPPLE, SPRING, WINDUP = "ripple", "spring", "gear that gives way"  # names of f
 CHANGING, LOAD = "friction that changes", "load that changes"
 UNSAID = frozenset({RIPPLE, SPRING, WINDUP, CHANGING, LOAD})
 TOGETHER = 32  # candidates that are projected at once
-RIDGE = 1e-8  # of columns of unit size: one that others make leaves nothing
 USUAL = (0.674, 1.177, 1.538, 1.832)  # median score of 1 to 4 amplitudes that are not there
 
 
@@ -68,7 +67,7 @@ class Residual:
     hypotheses: Hypotheses  # that fitted
     fit: Fit  # the fit
     block_s: float  # duration of a block [s]
-    known: tuple[Candidate, ...] = ()  # whose torque counts as the model's
+    modelled: tuple[Candidate, ...] = ()  # whose torque counts as the model's
 
     @cached_property
     def roots(self) -> Array:
@@ -83,7 +82,7 @@ class Residual:
         made = np.zeros((len(self.fit.values), len(evidence.channels), evidence.count))
         for k, (at, y) in enumerate(zip(rows.columns, rows.regressors, strict=True)):
             made[at, k] = y
-        made = np.concatenate([made, *(c.effects for c in self.known)]) * self.roots
+        made = np.concatenate([made, *(c.effects for c in self.modelled)]) * self.roots
         size = np.sqrt(np.sum(made**2, axis=(1, 2)))
         return np.asarray(made[size > 0.0] / size[size > 0.0, None, None])
 
@@ -91,13 +90,14 @@ class Residual:
     def error(self) -> Array:
         """Weighted residual without what the columns explain, shape (channels · n)."""
         scale = [self.fit.correction.tau_scale[c] for c in self.hypotheses.evidence.channels]
-        left = self.hypotheses.residuals(self.fit).T * np.array(scale)[:, None] * self.roots
-        return np.asarray(self.projected(left[None])[0])
+        weighted = self.hypotheses.residuals(self.fit).T * np.array(scale)[:, None] * self.roots
+        return np.asarray(self.projected(weighted[None])[0])
 
     @cached_property
     def _factor(self) -> tuple[Array, bool]:
         flat = self.columns.reshape(len(self.columns), -1)
-        factor, lower = cho_factor(flat @ flat.T + RIDGE * np.eye(len(flat)))
+        # columns have unit size: one that others make leaves nothing
+        factor, lower = cho_factor(flat @ flat.T + 1e-8 * np.eye(len(flat)))
         return np.asarray(factor), bool(lower)
 
     def projected(self, effects: Array) -> Array:
@@ -140,11 +140,11 @@ class Residual:
         scores = (Z * E).reshape(m, -1, self.hypotheses.evidence.count).sum(axis=1)
         blocks = np.zeros((m, int(self.blocks.max()) + 1))
         np.add.at(blocks.T, self.blocks, scores.T)
-        H, S, theta = Z @ Z.T, scores.sum(axis=1), np.zeros(m)
-        theta = np.linalg.lstsq(H, S, rcond=1e-10)[0]
-        apart = blocks - blocks.mean(axis=1, keepdims=True)
+        S = scores.sum(axis=1)
+        theta = np.linalg.lstsq(Z @ Z.T, S, rcond=1e-10)[0]
+        centred = blocks - blocks.mean(axis=1, keepdims=True)
         count = blocks.shape[1]
-        spread = apart @ apart.T * count / max(count - 1, 1)
+        spread = centred @ centred.T * count / max(count - 1, 1)
         z = float(np.sqrt(max(S @ np.linalg.lstsq(spread, S, rcond=1e-10)[0], 0.0)))
         size = float(np.linalg.norm(theta)) if candidate.kind == RIPPLE else float(theta[0])
         if candidate.is_positive and size < 0.0:
@@ -167,7 +167,7 @@ def named(
             return
         best = max(passing, key=lambda s: s.share)
         yield best
-        residual = replace(residual, known=(*residual.known, best.candidate))
+        residual = replace(residual, modelled=(*residual.modelled, best.candidate))
 
 
 def _passes(scored: Scored, z: float, total: float, thresholds: ScoreThresholds) -> bool:
@@ -220,8 +220,8 @@ def candidates(
                 share=thresholds.spring_share,
                 is_positive=True,
             )
-            apart = np.pi / max(float(np.ptp(q[:, c])), thresholds.least_range_rad)
-            for cycles in np.arange(*thresholds.cycles, apart):
+            spacing = np.pi / max(float(np.ptp(q[:, c])), thresholds.least_range_rad)
+            for cycles in np.arange(*thresholds.cycles, spacing):
                 pair = [alone(k, f(cycles * q[:, c])) for f in (np.sin, np.cos)]
                 yield Candidate(
                     RIPPLE,
@@ -240,17 +240,17 @@ def candidates(
         mass, center = float(tens[last, 0]), tens[last, 1:4]
         heavier = inertia.from_body(1.0, center / mass if mass else center, np.zeros((3, 3)))
         motion = kernels.motion_of(robot.tree, np.array(fit.correction.gravity), q, v, a)
-        held = []
+        torques = []
         for ten in (heavier, *np.eye(PARAMETER_COUNT)[1:4]):  # a mass, and where it is
             bodies = np.zeros((len(tens), PARAMETER_COUNT))
             bodies[last] = ten
             torque = kernels.inverse_dynamics(robot.tree, motion, bodies.ravel())
-            held.append(torque[list(channels)])
+            torques.append(torque[list(channels)])
         for begin in np.quantile(time, np.linspace(0.0, 1.0, thresholds.begins + 2)[1:-1]):
             yield Candidate(
                 LOAD,
                 robot.tree.names[last],
-                np.array(held) * (time >= begin),
+                np.array(torques) * (time >= begin),
                 "from {place:.3g} s on it carries {size:+.2g} kg",
                 "identify what is before and behind as logs of their own",
                 thresholds.load,
@@ -309,20 +309,20 @@ def findings(
         < thresholds.least_blocks
     ):
         return
-    for found in named(
+    for shown in named(
         hypotheses, fit, [*candidates(hypotheses, fit, loads, thresholds)], thresholds
     ):
-        candidate = found.candidate
-        told = candidate.sentence.format(size=found.size, place=candidate.place)
+        candidate = shown.candidate
+        sentence = candidate.sentence.format(size=shown.size, place=candidate.place)
         yield Finding(
             candidate.kind,
-            f"{told}: it explains {found.share:.0%} of what is left",
+            f"{sentence}: it explains {shown.share:.0%} of what is left",
             about=candidate.about,
             severity=candidate.severity,
             evidence={
-                "size": found.size,
-                "z": found.z,
-                "share": found.share,
+                "size": shown.size,
+                "z": shown.z,
+                "share": shown.share,
                 **({"cycles_per_turn": candidate.place} if candidate.kind == RIPPLE else {}),
                 **({"from_s": candidate.place} if candidate.kind == LOAD else {}),
             },

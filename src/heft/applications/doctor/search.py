@@ -246,22 +246,14 @@ def torque_over_file_of(hypotheses: Hypotheses, fit: Fit, least: float) -> tuple
     With it comes the share of channels of which these explain at least a share `least` of what
     friction leaves; of others it is the mean of those.
     """
-    evidence, unknowns, rows = (
-        hypotheses.evidence,
-        hypotheses.unknowns,
-        hypotheses.rows(fit.correction),
-    )
-    sizes, effort = np.zeros(len(evidence.channels)), evidence.effort(fit.correction.timing).T
-    for k, channel in enumerate(evidence.channels):
-        at, regressor = rows.columns[k], rows.regressors[k]
-        own = at < unknowns.bodies
-        torque = abs(fit.correction.tau_scale[channel]) * effort[fit.correction.tau_source[channel]]
-        file = unknowns.start[at[own]] @ regressor[own]
-        size, share = torque_over_file([file], [torque], [regressor[~own].T])
+    sizes = np.zeros(len(hypotheses.evidence.channels))
+    for k in range(len(sizes)):
+        file, torque, others = hypotheses.file_torque(fit, k)
+        size, share = torque_over_file([file], [torque], [others])
         sizes[k] = abs(size) if share >= least else 0.0
-    known = sizes > 0.0
-    common = float(np.exp(np.mean(np.log(sizes[known])))) if known.any() else 1.0
-    return np.where(known, sizes, common), float(np.mean(known))
+    explained = sizes > 0.0
+    common = float(np.exp(np.mean(np.log(sizes[explained])))) if explained.any() else 1.0
+    return np.where(explained, sizes, common), float(np.mean(explained))
 
 
 @dataclass(frozen=True)
@@ -311,11 +303,7 @@ class Judge:
         return self.hypotheses.fit(combined(start, others)).objective
 
     def _explained(
-        self,
-        start: Correction,
-        steps: Sequence[CorrectionStep],
-        without: Sequence[Fit],
-        best: Fit,
+        self, start: Correction, steps: Sequence[CorrectionStep], without: Sequence[Fit], best: Fit
     ) -> Explained:
         evidence, size = self.hypotheses.evidence, self.hypotheses.sizes(best)
         accepted = []
@@ -479,10 +467,10 @@ class Search:
             gains = replace(step, values=tuple(float(x) for x in values))
             return self.hypotheses.fit(gains.apply(base), fit.sigma)
 
-        whole, kept = fitted(values), values.copy()
+        every, kept = fitted(values), values.copy()
         for k in range(len(values)):
             one = np.arange(len(values)) == k
-            gain = fitted(np.where(one, 1.0, values)).objective - whole.objective
+            gain = fitted(np.where(one, 1.0, values)).objective - every.objective
             if gain < least.small_evidence:
                 kept[k] = 1.0
         off = np.flatnonzero(kept != 1.0)
@@ -665,9 +653,9 @@ def unit_of(search: Search, start: Correction) -> float:
     """Return the size of the unit that all torques are in, by the file's masses; 1 if near it."""
     settings = search.settings
     fit, least = search.hypotheses.settle(start), settings.proposals.file_explains_most
-    sizes, known = torque_over_file_of(search.hypotheses, fit, least)
+    sizes, share = torque_over_file_of(search.hypotheses, fit, least)
     common = float(np.median(sizes))
-    is_off = known > 0.5 and abs(np.log(common)) > settings.acceptance.log_unit
+    is_off = share > 0.5 and abs(np.log(common)) > settings.acceptance.log_unit
     return 1.0 / common if is_off else 1.0
 
 

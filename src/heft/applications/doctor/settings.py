@@ -6,7 +6,7 @@ fields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,9 +53,7 @@ class SignalThresholds:
     jump_least: float = 1e-3  # size of a jump, at least [rad or m]
     zeros_share: float = 0.01  # share of rows of 0 between other values of an effort
     zeros_falls: int = 5  # times that it falls to them, at least
-    jump_to_zero: float = (
-        10.0  # size of a value that falls to 0 over the median change between rows
-    )
+    jump_to_zero: float = 10.0  # size of what falls to 0 over the median change between rows
     # distance of a row from the nearer neighbour over the usual second difference
     spike_ratio: float = 30.0
     # by how much a stated velocity's slope over the position's own may be off 1
@@ -140,7 +138,7 @@ class TimingSearch:
     least_fall: float = 0.95  # largest ratio of residual variances, mean over channels, with it
     gate: float = 0.97  # the same above which the identification's search for a delay is not asked
     drift: float = 2e-4  # least drift [s per s]
-    apart: float = 40.0  # evidence beyond which a low-pass and a delay can be told apart
+    distinct: float = 40.0  # evidence beyond which a low-pass is no delay
 
 
 @dataclass(frozen=True)
@@ -197,10 +195,9 @@ class CorrectionSearch:
     # number of joints, those explained worst, of which single ones and pairs are tried
     suspects: int = 10
     longest_s: float = 300.0  # time after which no more corrections are tried [s]
-    proposals: StepProposals = field(default_factory=StepProposals)  # candidate steps
-    # candidates of how torque lies to motion in time
-    timing: TimingSearch = field(default_factory=TimingSearch)
-    acceptance: StepAcceptance = field(default_factory=StepAcceptance)  # thresholds of acceptance
+    proposals: StepProposals = StepProposals()  # candidate steps
+    timing: TimingSearch = TimingSearch()  # candidates of how torque lies to motion in time
+    acceptance: StepAcceptance = StepAcceptance()  # thresholds of acceptance
 
 
 @dataclass(frozen=True)
@@ -214,7 +211,7 @@ class PhysicsThresholds:
     # the same, above which the model file is questioned: measured arms have 9 %
     doubted_share: float = 0.15
     # share of what is left that score tests explain, from which on it is no question of the file
-    mostly_told: float = 0.5
+    mostly_explained: float = 0.5
     # relative residual of one joint's torque above which its column is questioned
     other_joint_share: float = 0.9
     # share of a joint's torque that a step explains, from which on what is wrong spoils numbers
@@ -224,7 +221,7 @@ class PhysicsThresholds:
     outlier: float = 10.0
     # largest residual of all torque over that without corrections, up to which they explain most of
     # what is wrong where much is left
-    most_left: float = 0.5
+    most_remaining: float = 0.5
     # largest probability that is stated: there are faults that nobody thought of
     most_sure: float = 0.99
 
@@ -288,18 +285,11 @@ class WrenchThresholds:
 class DoctorSettings:
     """All thresholds of the log doctor."""
 
-    clock: ClockThresholds = field(default_factory=ClockThresholds)  # thresholds of clock and rows
-    # thresholds of single signals
-    signals: SignalThresholds = field(default_factory=SignalThresholds)
-    # data and model by which hypotheses are compared
-    evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
-    # settings of the search for corrections
-    search: CorrectionSearch = field(default_factory=CorrectionSearch)
-    # thresholds of findings about that search
-    physics: PhysicsThresholds = field(default_factory=PhysicsThresholds)
-    # thresholds of findings about torques that the model does not hold
-    scores: ScoreThresholds = field(default_factory=ScoreThresholds)
-    # thresholds of findings about a tool and about torque without friction
-    loads: LoadThresholds = field(default_factory=LoadThresholds)
-    # thresholds of findings about contacts and wrench sensors inside
-    wrenches: WrenchThresholds = field(default_factory=WrenchThresholds)
+    clock: ClockThresholds = ClockThresholds()  # of clock and rows
+    signals: SignalThresholds = SignalThresholds()  # of single signals
+    evidence: EvidenceSettings = EvidenceSettings()  # data and model that compare hypotheses
+    search: CorrectionSearch = CorrectionSearch()  # of corrections
+    physics: PhysicsThresholds = PhysicsThresholds()  # of findings about that search
+    scores: ScoreThresholds = ScoreThresholds()  # of torques that the model does not hold
+    loads: LoadThresholds = LoadThresholds()  # of a tool, and torque without friction
+    wrenches: WrenchThresholds = WrenchThresholds()  # of contacts and wrench sensors inside

@@ -18,8 +18,6 @@ from heft.signals import Smoothing
 
 from .settings import EvidenceSettings
 
-LEAST_ROWS = 64  # of a piece that is looked at
-
 
 @dataclass(frozen=True)
 class Stretch:
@@ -117,7 +115,7 @@ def _made(
     if not parts:
         return
     time, q, v, a, tau = (np.concatenate([h[k] for h in parts]) for k in range(5))
-    if len(time) < LEAST_ROWS or time[-1] - time[0] <= shortest:
+    if len(time) < 64 or time[-1] - time[0] <= shortest:  # too few rows
         return
     tau = _low_passed(time, tau, step, corner)
     yield Stretch(time, q, v, a, tau, np.empty(0, dtype=np.intp))

@@ -20,13 +20,7 @@ from heft.arrays import Array
 from heft.estimators import LeastSquares, VarianceComponents
 from heft.information import DataRank, Finding, data_rank
 from heft.models import Robot
-from heft.plants import (
-    FloatingRobotPlant,
-    Problem,
-    RobotPlant,
-    Samples,
-    plant_of,
-)
+from heft.plants import FloatingRobotPlant, Problem, RobotPlant, Samples, plant_of
 from heft.recordings import Recording
 from heft.signals import Smoothing
 

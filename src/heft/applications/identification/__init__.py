@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from . import any_plant, compare_report, report, results
+    from . import any_plant, compare_report, contract, report, results
     from .identification import Identification
-    from .answers import Answers, Body, Joint
-    from .result import Result
-    from .inputs import identify
+    from .answers import BODY, Answers, Body, Joint
+    from .inputs import Result, identify
     from .results import refuse_foreign, schema, write
     from .identified import Identified, Prediction, identified_model, load
     from .report import next_motion

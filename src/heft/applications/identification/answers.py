@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, TypeVar
 
@@ -19,12 +18,14 @@ from heft.display import Table, rounded, table
 from heft.errors import InvalidSetting, did_you_mean
 from heft.information import AXES, INERTIA_INDEX, PARAMETER_COUNT, Labels, Parameters, inertia
 
-BODY = (
+from . import contract
+from .contract import JOINT, Contract
+
+BODY: tuple[tuple[str, str], ...] = (  # names and units of what model files state of a link
     ("mass", "kg"),
     *((f"com.{a}", "m") for a in AXES),
     *((f"inertia.{AXES[i]}{AXES[j]}", "kg·m²") for i, j in INERTIA_INDEX),
 )
-JOINT = ("viscous", "coulomb", "offset", "armature")
 # What other libraries call it, and what it is here.
 HABITS = {
     "score": "identify(…, validate=log): its torque error is in summary() and validation",
@@ -116,7 +117,7 @@ class Answers:
     """
 
     @property
-    def contract(self) -> Mapping[str, Any]:
+    def contract(self) -> Contract:
         """Content of `estimate.json`."""
         raise NotImplementedError
 
@@ -172,11 +173,11 @@ class Answers:
     @property
     def links(self) -> Named[Body]:
         """Each link with mass, by name."""
-        stated, every = self.stated, range(0, PARAMETER_COUNT * self._bodies, PARAMETER_COUNT)
-        names = [stated.labels.names[k].rpartition(".")[0] for k in every]
-        tens = [slice(k, k + PARAMETER_COUNT) for k in every]
-        values, std = stated.values, stated.std
-        return Named({n: Body.of(n, values[t], std[t]) for n, t in zip(names, tens, strict=True)})
+        tens = {
+            name: np.array([[e["value"], e["std"]] for e in entries]).T
+            for name, entries in contract.bodies(self.contract)
+        }
+        return Named({name: Body.of(name, *ten) for name, ten in tens.items()})
 
     @property
     def joints(self) -> Named[Joint]:
@@ -191,10 +192,10 @@ class Answers:
         """
         import pyarrow
 
-        known = {e["name"]: e for e in self.contract["parameters"]}
+        entries = {e["name"]: e for e in self.contract["parameters"]}
         rows = [
             {"name": name, "value": value, "std": std, "low": low, "high": high, "unit": unit}
-            | {k: known.get(name, {}).get(k) for k in ("before", "seen")}
+            | {k: entries.get(name, {}).get(k) for k in ("before", "seen")}
             for (name, value), std, (low, high), unit in zip(
                 self.params.items(),
                 self.bse.values(),
@@ -227,8 +228,8 @@ class Answers:
         links = list(self.links.values())
         places, std = range(len(links)), [b.mass_std for b in links]
         masses.errorbar([b.mass for b in links], places, xerr=std, fmt="o", label="identified")
-        known = {e["name"]: e["before"] for e in self.contract["parameters"]}
-        before = [known[f"{b.name}.mass"] for b in links]
+        written = {e["name"]: e["before"] for e in self.contract["parameters"]}
+        before = [written[f"{b.name}.mass"] for b in links]
         masses.plot([math.nan if m is None else m for m in before], places, "x", label="before")
         masses.set_yticks(places, [b.name for b in links])
         masses.set(xlabel="mass ± one standard deviation [kg]")
@@ -242,7 +243,7 @@ class Answers:
     def summary(self) -> str:
         """Return verdict, torque errors, bodies and joints as text."""
         parts = [repr(self).strip("<>")]
-        parts += [f"{t.caption}\n{table(t.head, t.rows)}" for t in self._tables()]
+        parts += [f"{t.caption}\n{table(t.head, t.rows)}" for t in self._tables]
         return "\n\n".join([*parts, "\n".join(self._not_passed())]).rstrip()
 
     def _not_passed(self) -> Iterator[str]:
@@ -250,39 +251,15 @@ class Answers:
             if check["status"] != "pass":
                 yield f"{check['status']}: {check['name']}: {check['message']}"
 
-    def _tables(self) -> Iterator[Table]:
-        known = {e["name"]: e for e in self.contract["parameters"]}
-        bodies = [
-            [
-                b.name,
-                rounded(known[f"{b.name}.mass"]["before"]),
-                f"{rounded(b.mass, b.mass_std)} ± {b.mass_std:.2g}",
-                ", ".join(rounded(*c) for c in zip(b.com, b.com_std, strict=True)),
-                f"{max(b.com_std):.2g}",
-                known[f"{b.name}.mass"]["seen"],
-            ]
-            for b in self.links.values()
-        ]
-        units = ("before [kg]", "mass [kg]", "centre of mass [m]", "± at most [m]", "mass seen")
-        yield Table("Links, ± one standard deviation, prior included", ("link", *units), bodies)
-        terms = ("viscous [N·m·s/rad]", "Coulomb [N·m]", "offset [N·m]", "rotor [kg·m²]")
-        drives = [[j.name, *map(j.cell, JOINT)] for j in self.joints.values()]
-        yield Table(
-            "Joints, with simple friction; sliding ones: N, m, kg", ("joint", *terms), drives
-        )
-        scores = [
-            [Path(s["path"]).name, role, f"{s['total']:.2%}"]
-            for role, errors in (("fitted", "fit"), ("held out", "validation"))
-            for s in self.contract[errors]
-            if s["filter_hz"] is not None and s["friction"] == "full"
-        ]
-        yield Table("Torque not explained", ("log", "", "torque error"), scores)
+    @property
+    def _tables(self) -> tuple[Table, ...]:
+        return tuple(f(self.contract) for f in (contract.links, contract.joints, contract.scores))
 
     def _repr_html_(self) -> str:
         """Return a card for a notebook."""
         parts = [f"<p><b>{html.escape(repr(self).strip('<>'))}</b></p>"]
         parts += [f"<p>{html.escape(line)}</p>" for line in self._not_passed()]
-        for shown in self._tables():
+        for shown in self._tables:
             rows = [(shown.head, "th"), *((row, "td") for row in shown.rows)]
             lines = ("".join(f"<{k}>{html.escape(c)}</{k}>" for c in row) for row, k in rows)
             inside = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -290,12 +267,12 @@ class Answers:
         return f"<div>{''.join(parts)}</div>"
 
     def __getattr__(self, name: str) -> Any:
-        known = f": use {HABITS[name]}" if name in HABITS else ""
-        raise AttributeError(f"a {type(self).__name__} has no '{name}'{known}", name=name, obj=self)
+        hint = f": use {HABITS[name]}" if name in HABITS else ""
+        raise AttributeError(f"a {type(self).__name__} has no '{name}'{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         name, verdict = self.contract["settings"]["robot"]["name"], self.contract["verdict"]
         error = f"{self.contract['predicted_error']['total']:.1%}"
         count = f"{self._bodies} links and {len(self.contract['joints'])} joints identified"
-        said = f"torque error to be expected {error}, {count}"
-        return f"<{name[:80]}: {verdict}, {said}>"
+        summary = f"torque error to be expected {error}, {count}"
+        return f"<{name[:80]}: {verdict}, {summary}>"

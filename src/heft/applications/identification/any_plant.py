@@ -11,10 +11,7 @@ from heft import __version__
 from heft.display import Plot, Table, Trace, over_time, page, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
 
-from .report_figures import spectra
-
-DRAWN_POINTS = 20_000  # of all curves over time
-TEMPLATE = "applications/identification/plant_report.html.jinja"
+from .report import spectra
 
 
 def text(result: PlantIdentification[Any]) -> str:
@@ -47,7 +44,7 @@ def html(result: PlantIdentification[Any]) -> str:
     described = zip(expressions, base.values, base.std, base.labels.units, strict=True)
     units = {c.name: c.unit for c in result.problem.plant.channels}
     return page.page(
-        TEMPLATE,
+        "applications/identification/plant_report.html.jinja",
         title=f"{plant}: what was identified",
         verdict=result.verdict,
         **verdict.for_page(result.checks),
@@ -80,6 +77,6 @@ def _scores(result: PlantIdentification[Any]) -> Iterator[list[str]]:
 
 def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
     for curve in trace.curves:
-        shown = curve.thinned(DRAWN_POINTS // max(logs * len(trace.curves), 1))
+        shown = curve.thinned(20_000 // max(logs * len(trace.curves), 1))  # of all curves over time
         title = f"{trace.path}: {curve.name} [{units[curve.name]}]"
         yield over_time(shown, float(np.nanmin(shown.time)), title, f"time {trace.path}")

@@ -9,14 +9,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import (
-    Plot,
-    Series,
-    Table,
-    page,
-    rounded,
-    table,
-)
+from heft.display import Plot, Series, Table, page, rounded, table
 from heft.fit import NORMAL
 
 from .comparison import ALARM, Change, Comparison, Curves, Kind
@@ -29,19 +22,11 @@ RULE = (
     "A body is tested with all of its ten parameters, of which the mass is told. Friction follows "
     "temperature, so compare a robot as warm as it was."
 )
-TITLES: dict[Kind, str] = {"friction": "Friction", "body": "Bodies", "own": "Own columns"}
-HEADS: dict[Kind, tuple[str, ...]] = {
-    "friction": ("joint", "what", "before", "after", "change", "p"),
-    "body": ("body", "what", "before", "after", "change", "p"),
-    "own": ("column", "what", "before", "after", "change", "p"),
+KINDS: dict[Kind, tuple[str, str, str]] = {  # title, what each is of, what leads the changed ones
+    "friction": ("Friction", "joint", "friction changed in"),
+    "body": ("Bodies", "body", "bodies changed:"),
+    "own": ("Own columns", "column", "own columns changed:"),
 }
-SAID: dict[Kind, str] = {
-    "friction": "friction changed in",
-    "body": "bodies changed:",
-    "own": "own columns changed:",
-}
-EXPLAINS = 0.9  # of the change, from where a link is named for it
-SHOWN_SUSPECTS = 3
 
 
 def text(compared: Comparison) -> str:
@@ -56,13 +41,8 @@ def text(compared: Comparison) -> str:
         changes = compared.of(kind)
         parts.append(f"{title}: {sum(c.clear for c in changes)} of {len(changes)} changed")
         if changes:
-            rows = [_row(c) for c in changes]
-            parts.append(
-                table(
-                    ("", *HEADS[kind]),
-                    [[_mark(c), *r] for c, r in zip(changes, rows, strict=True)],
-                )
-            )
+            rows = [["*" if c.clear else " ", *_row(c)] for c in changes]
+            parts.append(table(("", *_head(kind)), rows))
     suspect = _suspect(compared)
     if suspect:
         parts.append("\n".join(textwrap.wrap(suspect, 96)))
@@ -90,7 +70,11 @@ def html(compared: Comparison) -> str:
 
 
 def _titles(compared: Comparison) -> dict[Kind, str]:
-    return {k: title for k, title in TITLES.items() if k != "own" or compared.of(k)}
+    return {k: title for k, (title, *_) in KINDS.items() if k != "own" or compared.of(k)}
+
+
+def _head(kind: Kind) -> tuple[str, ...]:
+    return (KINDS[kind][1], "what", "before", "after", "change", "p")
 
 
 def _of_kind(compared: Comparison, kind: Kind, title: str) -> dict[str, object]:
@@ -103,7 +87,7 @@ def _of_kind(compared: Comparison, kind: Kind, title: str) -> dict[str, object]:
         curves = compared.curves if kind == "friction" else ()
         groups[group] = {
             "count": len(chosen),
-            "changes": Table("", HEADS[kind], [_row(c) for c in chosen], marked),
+            "changes": Table("", _head(kind), [_row(c) for c in chosen], marked),
             "plots": [p for c in curves if (c.name in changed) == clear for p in _plots(c)],
         }
     return {"name": kind, "title": title, "count": len(changes), **groups}
@@ -113,12 +97,12 @@ def _sentence(compared: Comparison) -> str:
     clear = [c for c in compared.changes if c.clear]
     if not clear:
         return f"nothing changed that these data can tell{_not_compared(compared)}"
-    said = []
-    for kind, begin in SAID.items():
+    clauses = []
+    for kind, (_, _, begin) in KINDS.items():
         names = dict.fromkeys(c.name for c in clear if c.kind == kind)
         if names:
-            said.append(f"{begin} {', '.join(names)}")
-    return ", and ".join(said) + _not_compared(compared)
+            clauses.append(f"{begin} {', '.join(names)}")
+    return ", and ".join(clauses) + _not_compared(compared)
 
 
 def _not_compared(compared: Comparison) -> str:
@@ -128,7 +112,8 @@ def _not_compared(compared: Comparison) -> str:
 def _suspect(compared: Comparison) -> str:
     if not compared.suspects:
         return ""
-    named = [(n, s) for n, s in compared.suspects if s > EXPLAINS][:SHOWN_SUSPECTS]
+    # from nine tenths of the change on a link is named for it
+    named = [(n, s) for n, s in compared.suspects if s > 0.9][:3]
     if not named:
         return "No link's changing alone explains the change of the bodies."
     shares = ", ".join(f"{name} {share:.1%}" for name, share in named)
@@ -137,23 +122,19 @@ def _suspect(compared: Comparison) -> str:
 
 def _errors(compared: Comparison) -> list[str]:
     sides = ("before", "after")
-    return [f"{side}: {said}" for side, said in zip(sides, compared.errors, strict=False)]
-
-
-def _mark(change: Change) -> str:
-    return "*" if change.clear else " "
+    return [f"{side}: {errors}" for side, errors in zip(sides, compared.errors, strict=False)]
 
 
 def _row(change: Change) -> list[str]:
     value, std = change.difference
-    told, stated = np.isfinite(std), (change.before, change.after)
+    visible, stated = np.isfinite(std), (change.before, change.after)
     sign = "+" if value > 0.0 else ""
     probability = f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001"
     return [
         change.name,
         change.quantity,
-        *("" if x is None else rounded(x, std if told else 0.0) for x in stated),
-        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if told else "not seen alone",
+        *("" if x is None else rounded(x, std if visible else 0.0) for x in stated),
+        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if visible else "not seen alone",
         probability,
     ]
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -38,14 +39,12 @@ from heft.fit import Earlier, Misfit
 from heft.information import PARAMETER_COUNT, Information
 from heft.plants import extended_base, plant_of, structural_base
 
+from .contract import errors_before_and_after
 from .difference import ChangeEstimate, Difference
-from .identified import Identified, said_errors
+from .identified import Identified
 
 ALARM = 0.05  # chance of one or more false alarms in a comparison where nothing changed
 LIKE = 0.56  # share of sliding at like speeds, in the mean of all drives, to compare friction from
-UNSEEN = 0.1  # share of what is unknown of speeds hardly seen that another motion shows
-CURVE_POINTS = 60
-FAST = 1e3  # [rad/s or m/s], where friction has all its Coulomb part and no Stribeck effect
 
 Kind = Literal["friction", "body", "own"]
 
@@ -70,6 +69,15 @@ class Side:
     def sigma_of(self) -> dict[str, float]:
         """Standard deviation of the residual, by channel."""
         return dict(zip(self.evidence.information.channels, self.sigma.tolist(), strict=True))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Places of the standard parameters by name."""
+        return {n: k for k, n in enumerate(plant_of(self.identified.robot).labels.names)}
+
+    def columns(self, *names: str) -> Array:
+        """Return the columns of K of standard parameters, shape (b, names)."""
+        return self.matrix[:, [self.places[n] for n in names]]
 
     @staticmethod
     def load(folder: Path, own_columns: Path | None = None) -> Side:
@@ -100,7 +108,7 @@ class Side:
                 evidence,
                 sigma,
                 np.asarray(data["base_matrix"], dtype=float),
-                _deviations(identified, data),
+                _deviations(identified),
             )
             if not sigma.shape == memory.shape == (len(side.evidence.information.channels),):
                 raise ValueError("noise of other channels")
@@ -216,7 +224,9 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     robot = a.identified.robot
     notes = _notes(a, b)
     likeness = _likeness(a, b)
-    withheld = _unlike(likeness)
+    # A kind of motion is the whole robot's, and the mean tells it with less scatter than a drive.
+    unlike = bool(likeness) and np.mean(list(likeness.values())) < LIKE
+    withheld = tuple(likeness) if unlike else ()
     if withheld:
         notes.append(_reason(likeness, withheld))
     friction = (q for q in _of_friction(a, b) if q.name not in withheld)
@@ -228,8 +238,8 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
     offsets = _offsets(a)
     if offsets.size:
         difference = difference.beside(offsets)
-    found, shares = _stepwise(difference, asked)
-    changes = tuple(q.changed(estimate, p) for q, (estimate, p) in zip(asked, found, strict=True))
+    estimates, shares = _stepwise(difference, asked)
+    changes = tuple(q.changed(*e) for q, e in zip(asked, estimates, strict=True))
     curves = []
     for drive in (d for d in robot.drives if d.friction and d.name not in withheld):
         drawn = _curves(drive, a, b)
@@ -239,8 +249,8 @@ def compare(before: Path, after: Path, own_columns: Path | None = None) -> Compa
             curves.append(drawn)
     of_links = [(k.name, shares[k.body]) for k in robot.bodies_links if k.body in shares]
     suspects = tuple(sorted(of_links, key=lambda item: -item[1]))
-    told = robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes)
-    return Comparison(*told, likeness, withheld, _errors(a, b))
+    sides = robot.name, a.name, b.name, changes, tuple(curves), suspects, tuple(notes)
+    return Comparison(*sides, likeness, withheld, _errors(a, b))
 
 
 def _errors(*sides: Side) -> tuple[str, ...]:
@@ -248,7 +258,7 @@ def _errors(*sides: Side) -> tuple[str, ...]:
     entries = [entry for entry in stated if entry]
     if len(entries) < len(sides) or entries[0] == entries[1]:
         return ()
-    return tuple(said_errors(entry) for entry in entries)
+    return tuple(errors_before_and_after(entry) for entry in entries)
 
 
 def _alike(a: Side, b: Side) -> tuple[Side, Side]:
@@ -261,8 +271,8 @@ def _alike(a: Side, b: Side) -> tuple[Side, Side]:
         InvalidSetting: If they differ, and one does not say what its base parameters are of.
     """
     one, two = a.evidence, b.evidence
-    told = one.information.channels == two.information.channels
-    if told and a.matrix.shape == b.matrix.shape and np.allclose(a.matrix, b.matrix):
+    alike = one.information.channels == two.information.channels
+    if alike and a.matrix.shape == b.matrix.shape and np.allclose(a.matrix, b.matrix):
         return a, b
     unsaid = [s.name for s in (a, b) if s.evidence.origin is None]
     if unsaid:
@@ -279,8 +289,8 @@ def _alike(a: Side, b: Side) -> tuple[Side, Side]:
     for side, other in ((a, b), (b, a)):
         onto = side.matrix[:, list(base.kept)]
         evidence = side.evidence.on(onto, channels, base.labels, plant.robot)
-        known = other.sigma_of | side.sigma_of
-        sigma = np.array([known[c] for c in channels])
+        sigmas = other.sigma_of | side.sigma_of
+        sigma = np.array([sigmas[c] for c in channels])
         sides.append(replace(side, evidence=evidence, sigma=sigma, matrix=base.matrix))
     return sides[0], sides[1]
 
@@ -293,16 +303,6 @@ def _likeness(a: Side, b: Side) -> dict[str, float]:
     return {name: m.alike(second[name]) for name, m in first.items() if name in second}
 
 
-def _unlike(likeness: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the drives whose friction is not to be compared.
-
-    A kind of motion is the whole robot's, and the mean tells it with less scatter than a single
-    drive does.
-    """
-    unlike = bool(likeness) and np.mean(list(likeness.values())) < LIKE
-    return tuple(likeness) if unlike else ()
-
-
 def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:
     mean = np.mean(list(likeness.values()))
     shares = ", ".join(f"{name} {likeness[name]:.0%}" for name in withheld)
@@ -313,18 +313,16 @@ def _reason(likeness: Mapping[str, float], withheld: Sequence[str]) -> str:
     )
 
 
-def _deviations(identified: Identified, data: Mapping[str, Array]) -> Array:
+def _deviations(identified: Identified) -> Array:
     """Return D of the standard parameters, DᵀD their covariance, shape (any, p).
 
     Without a jackknife they are those of the stated covariance.
     """
     if identified.deviation is not None:
         return identified.deviation.deviations
-    plant = plant_of(identified.robot)
-    names = [str(n) for n in data["parameter_names"]]
-    places = [names.index(n) for n in plant.space.labels.names]
-    covariance = np.asarray(data["parameter_covariance"], dtype=float)[np.ix_(places, places)]
-    values, vectors = np.linalg.eigh(covariance)
+    plant, solution = plant_of(identified.robot), identified.solution
+    places = [solution.labels.names.index(n) for n in plant.space.labels.names]
+    values, vectors = np.linalg.eigh(np.asarray(solution.covariance)[np.ix_(places, places)])
     factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
     return np.asarray(factor @ plant.space.matrix.T)
 
@@ -343,10 +341,10 @@ class _Quantity:
     columns: Array
     body: int | None = None  # of a body, its place; None of friction
 
-    def changed(self, found: ChangeEstimate, probability: float) -> Change:
-        difference = float(found.values[0]), float(found.std[0])
-        told = self.kind, self.name, self.quantity, self.unit, self.before, self.after
-        return Change(*told, difference, probability)
+    def changed(self, estimate: ChangeEstimate, probability: float) -> Change:
+        difference = float(estimate.values[0]), float(estimate.std[0])
+        about = self.kind, self.name, self.quantity, self.unit, self.before, self.after
+        return Change(*about, difference, probability)
 
 
 def _stepwise(
@@ -358,46 +356,44 @@ def _stepwise(
         Each quantity's change beside those found before it, with its adjusted p-value; and if a
         body changed, the share that each explains of the change of all bodies, by its place.
     """
-    told: dict[int, tuple[ChangeEstimate, float]] = {}
+    tested: dict[int, tuple[ChangeEstimate, float]] = {}
     shares: dict[int, float] = {}
     least = 0.0
-    while len(told) < len(asked):
-        left = {k: difference.change(q.columns) for k, q in enumerate(asked) if k not in told}
-        adjusted = {k: max(least, min(1.0, len(left) * c.probability)) for k, c in left.items()}
-        clear = [k for k in left if adjusted[k] <= ALARM]
+    while len(tested) < len(asked):
+        others = {k: difference.change(q.columns) for k, q in enumerate(asked) if k not in tested}
+        adjusted = {k: max(least, min(1.0, len(others) * c.probability)) for k, c in others.items()}
+        clear = [k for k in others if adjusted[k] <= ALARM]
         if not clear:
-            told |= {k: (left[k], adjusted[k]) for k in left}
+            tested |= {k: (others[k], adjusted[k]) for k in others}
             break
-        chosen = max(clear, key=lambda k: left[k].explained)
-        told[chosen], least = (left[chosen], adjusted[chosen]), adjusted[chosen]
+        chosen = max(clear, key=lambda k: others[k].explained)
+        tested[chosen], least = (others[chosen], adjusted[chosen]), adjusted[chosen]
         if asked[chosen].body is not None and not shares:
             bodies = [q for q in asked if q.body is not None]
-            whole = difference.change(np.hstack([q.columns for q in bodies])).explained
+            every = difference.change(np.hstack([q.columns for q in bodies])).explained
             shares = {
-                q.body: difference.change(q.columns).explained / whole
+                q.body: difference.change(q.columns).explained / every
                 for q in bodies
                 if q.body is not None
             }
         difference = difference.beside(asked[chosen].columns)
-    return [told[k] for k in range(len(asked))], shares
+    return [tested[k] for k in range(len(asked))], shares
 
 
 def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
-    plant = plant_of(a.identified.robot)
-    labels = plant.labels.names
     models = [side.identified.friction for side in (a, b)]
-    stated = [{**found["full"], **found["simple"]} for found in models]
-    for drive in plant.robot.drives:
+    stated = [{**model["full"], **model["simple"]} for model in models]
+    for drive in a.identified.robot.drives:
         together = [t for t in drive.friction if t.dictionary and not t.loaded]
         for term in drive.friction:
             if term.dictionary or isinstance(term, Offset):
                 continue
-            column = a.matrix[:, [labels.index(f"{drive.name}.{term.name}")]]
+            column = a.columns(f"{drive.name}.{term.name}")
             before, after = (values.get(f"{drive.name}.{term.name}") for values in stated)
             unit = term.unit(drive.linear)
             yield _Quantity("friction", drive.name, term.name, unit, before, after, column)
-        places = [labels.index(f"{drive.name}.{t.name}") for t in together]
-        column = a.matrix[:, places] @ _proportions(drive, together, a, b)
+        columns = a.columns(*(f"{drive.name}.{t.name}" for t in together))
+        column = columns @ _proportions(drive, together, a, b)
         if column.any():
             before, after = (values.get(f"{drive.name}.coulomb") for values in stated)
             unit = "N" if drive.linear else "N·m"
@@ -406,22 +402,15 @@ def _of_friction(a: Side, b: Side) -> Iterator[_Quantity]:
 
 def _offsets(a: Side) -> Array:
     """Return the columns of the joints' offsets and the sensors' biases, shape (b, offsets)."""
-    plant = plant_of(a.identified.robot)
-    robot = plant.robot
-    names = [
-        f"{d.name}.{t.name}" for d in robot.drives for t in d.friction if isinstance(t, Offset)
-    ]
-    names += robot.bias_names
-    labels = plant.labels.names
-    return a.matrix[:, [labels.index(n) for n in names]]
+    robot = a.identified.robot
+    offsets = ((d, t) for d in robot.drives for t in d.friction if isinstance(t, Offset))
+    return a.columns(*(f"{d.name}.{t.name}" for d, t in offsets), *robot.bias_names)
 
 
 def _all_friction(a: Side, drives: Sequence[str]) -> Array:
     """Return the columns of all friction terms of drives, shape (b, terms)."""
-    plant = plant_of(a.identified.robot)
-    chosen = [d for d in plant.robot.drives if d.name in drives]
-    names = [f"{d.name}.{t.name}" for d in chosen for t in d.friction]
-    return a.matrix[:, [plant.labels.names.index(n) for n in names]]
+    chosen = (d for d in a.identified.robot.drives if d.name in drives)
+    return a.columns(*(f"{d.name}.{t.name}" for d in chosen for t in d.friction))
 
 
 def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array:
@@ -430,7 +419,8 @@ def _proportions(drive: Drive, terms: Sequence[Term], a: Side, b: Side) -> Array
     values = np.array(
         [sum(s.identified.friction["full"].get(n, 0.0) for s in (a, b)) for n in names]
     )
-    size = float((values @ steady(terms, np.array([FAST])))[0]) if len(terms) else 0.0
+    # at 1000 rad/s or m/s friction has all its Coulomb part and no Stribeck effect
+    size = float((values @ steady(terms, np.array([1e3])))[0]) if len(terms) else 0.0
     return values / size if size > 0.0 else np.zeros(len(terms))
 
 
@@ -449,9 +439,8 @@ def _of_bodies(a: Side, b: Side) -> Iterator[_Quantity]:
 
 def _of_own_columns(a: Side, b: Side) -> Iterator[_Quantity]:
     own = a.identified.robot.own_columns
-    labels = plant_of(a.identified.robot).labels.names
     for column in () if own is None else own.columns:
-        change = a.matrix[:, [labels.index(column.name)]]
+        change = a.columns(column.name)
         if change.any():
             before, after = (s.identified.friction["full"][column.name] for s in (a, b))
             yield _Quantity("own", column.name, "parameter", column.unit, before, after, change)
@@ -466,7 +455,7 @@ def _curves(drive: Drive, a: Side, b: Side) -> Curves | None:
     if not top > 0.0:
         return None
     curves = [_Friction.of(s, drive) for s in (a, b)]
-    half = np.geomspace(1e-2 * top, top, CURVE_POINTS // 2)
+    half = np.geomspace(1e-2 * top, top, 30)
     velocity = np.concatenate([-half[::-1], half])
     rows = steady(drive.friction, velocity)
     return Curves(
@@ -487,12 +476,10 @@ class _Friction:
 
     @staticmethod
     def of(side: Side, drive: Drive) -> _Friction:
-        robot, found = side.identified.robot, side.identified
-        names = [f"{drive.name}.{t.name}" for t in drive.friction]
-        known = plant_of(robot).labels.names
-        places = [known.index(n) for n in names]
-        misfits = found.deviation.misfits if found.deviation is not None else {}
-        values = np.array([found.friction["full"].get(n, 0.0) for n in names])
+        identified, names = side.identified, [f"{drive.name}.{t.name}" for t in drive.friction]
+        places = [side.places[n] for n in names]
+        misfits = identified.deviation.misfits if identified.deviation is not None else {}
+        values = np.array([identified.friction["full"].get(n, 0.0) for n in names])
         return _Friction(values, side.deviations[:, places], misfits.get(drive.name))
 
     def unseen(self, velocity: Array) -> Array:
@@ -500,7 +487,8 @@ class _Friction:
         return (
             np.zeros(len(velocity))
             if self.misfit is None
-            else UNSEEN * self.misfit.unseen(velocity)
+            # a tenth of what is unknown of speeds hardly seen is what another motion shows
+            else 0.1 * self.misfit.unseen(velocity)
         )
 
     def std(self, looks: Array, unseen: Array) -> Array:
@@ -533,8 +521,8 @@ def _require_same_robot(a: Side, b: Side) -> None:
 
 def _require_independent(a: Side, b: Side) -> None:
     for taker, giver in ((a, b), (b, a)):
-        known = _hashes(taker, "given")
-        if known and file_hash(giver.identified.folder / "information.npz") in known:
+        given = _hashes(taker, "given")
+        if given and file_hash(giver.identified.folder / "information.npz") in given:
             raise InvalidSetting(
                 "one of the two was identified with the other's information, so that what "
                 "changed is averaged away",

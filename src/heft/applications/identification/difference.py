@@ -32,11 +32,7 @@ from heft.fit import Earlier, MisfitMoments, misfit_scatter
 from heft.information import Directions, triangle_of
 
 VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
-LEFT = 1e-4  # share of a column that is to be left beside what is known to have changed
-MOST_FREEDOM = 1e6  # degrees of freedom of a scatter that is known
-# Variance of what no model of friction takes, in units of what a fit leaves of it.
-ABSORBED = 5.0
-LEAST_ROWS = 8.0  # from which the mean residual of a cell of like conditions counts
+VISIBLE_SHARE = 1e-4  # of a column that is to remain beside what is taken as changed
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Difference:
     score: Array  # P times the difference, shape (n,)
     scatter: Array  # covariance of the score, shape (n, n)
     freedom: float  # degrees of freedom of the scatter
-    whole: Array  # information before anything was taken as known to have changed, shape (n, n)
+    before_all: Array  # information before anything counted as changed, shape (n, n)
 
     @staticmethod
     def of(before: Earlier, after: Earlier, weights: Array) -> Difference:
@@ -81,15 +77,17 @@ class Difference:
         for side, onto in ((before, share - np.eye(len(share))), (after, share)):
             maps = [w**2 * inverse @ onto for w in weights]
             blocks = np.sum([m @ k for m, k in zip(side.moments, maps, strict=True)], axis=0)
-            covariance, known = _block_scatter(blocks)
-            scatter, freedom = scatter + covariance, freedom + known
+            covariance, own = _block_scatter(blocks)
+            scatter, freedom = scatter + covariance, freedom + own
             for factor, m in zip(side.coloured, maps, strict=True):
                 scatter = scatter + (factor @ m).T @ (factor @ m)
             if side.misfit is not None:
                 repeated.append((side.misfit, maps))
         if repeated:
-            scatter = scatter + misfit_scatter(repeated, ABSORBED, LEAST_ROWS)
-        freedom = freedom or MOST_FREEDOM
+            # What no model of friction takes has five times the variance that a fit leaves of it;
+            # the mean residual of a cell of like conditions counts from eight rows on.
+            scatter = scatter + misfit_scatter(repeated, 5.0, 8.0)
+        freedom = freedom or 1e6  # as good as any: the scatter is certain
         coordinates = (triangle @ inverse).T @ triangle
         return Difference(coordinates, parallel, score, scatter, freedom, parallel)
 
@@ -99,13 +97,13 @@ class Difference:
         Args:
             columns: K, shape (b, d).
         """
-        back, known = self._basis(columns)
+        back, seen = self._basis(columns)
         whitened = self.coordinates @ columns @ back
         score, scatter = whitened.T @ self.score, whitened.T @ self.scatter @ whitened
         std = np.sqrt(np.einsum("ij,jk,ik->i", back, scatter, back))
         return ChangeEstimate(
-            np.where(known, back @ score, np.nan),
-            np.where(known, std, np.inf),
+            np.where(seen, back @ score, np.nan),
+            np.where(seen, std, np.inf),
             float(score @ score),
             _hotelling(score, scatter, self.freedom),
         )
@@ -114,24 +112,24 @@ class Difference:
         """Return the difference that is left when a quantity may have changed by any amount."""
         back, _ = self._basis(columns)
         whitened = self.coordinates @ columns @ back
-        left = np.eye(len(self.score)) - self.information @ whitened @ whitened.T
+        beside = np.eye(len(self.score)) - self.information @ whitened @ whitened.T
         return Difference(
             self.coordinates,
-            left @ self.information @ left.T,
-            left @ self.score,
-            left @ self.scatter @ left.T,
+            beside @ self.information @ beside.T,
+            beside @ self.score,
+            beside @ self.scatter @ beside.T,
             self.freedom,
-            self.whole,
+            self.before_all,
         )
 
     def _basis(self, columns: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Return B with `(K B)ᵀ P K B = 1`, shape (d, rank), and which of δ it determines."""
         own = self.coordinates @ columns
-        lengths, whole = (
+        lengths, before_all = (
             np.sqrt(np.maximum(np.einsum("ni,nm,mi->i", own, p, own), 0.0))
-            for p in (self.information, self.whole)
+            for p in (self.information, self.before_all)
         )
-        seen = lengths > LEFT * whole
+        seen = lengths > VISIBLE_SHARE * before_all
         back = np.zeros((columns.shape[1], 0))
         hidden = np.ones(columns.shape[1])
         if seen.any():
@@ -141,7 +139,7 @@ class Difference:
             back = np.zeros((columns.shape[1], np.count_nonzero(kept)))
             back[seen] = vectors[:, kept] / np.sqrt(values[kept]) / lengths[seen, None]
             hidden[seen] = np.linalg.norm(vectors[:, ~kept], axis=1)
-        return back, np.asarray(hidden < LEFT)
+        return back, np.asarray(hidden < VISIBLE_SHARE)
 
 
 def _block_scatter(blocks: Array) -> tuple[Array, float]:
@@ -169,6 +167,6 @@ def _hotelling(values: Array, covariance: Array, freedom: float) -> float:
     size = len(values)
     if not size or not values.any():
         return 1.0
-    left = max(freedom - size + 1.0, 1.0)
+    rest = max(freedom - size + 1.0, 1.0)
     squared = values @ np.linalg.pinv(covariance, hermitian=True) @ values
-    return float(fdtrc(size, left, squared * left / (freedom * size)))
+    return float(fdtrc(size, rest, squared * rest / (freedom * size)))

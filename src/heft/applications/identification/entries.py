@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from heft.arrays import Array
 from heft.dynamics import FRICTION, Drive, steady
 from heft.estimators import Stated, stated_numbers
 from heft.fit import NORMAL, Bodies, columns_called, gain_columns, of_rows
@@ -15,9 +14,6 @@ from heft.information import channel_ranks, inertia
 from heft.plants import GEAR
 
 from .identification import Identification
-
-SEEN = 0.5  # share of the prior's variance that data must take away to count as seen
-LARGEST_CURVE = 2.0  # [rad/s], up to where a curve of friction is drawn; a tenth in m/s
 
 
 def parameter_entries(result: Identification) -> Iterator[dict[str, Any]]:
@@ -37,9 +33,9 @@ def parameter_entries(result: Identification) -> Iterator[dict[str, Any]]:
         visible = structure[10 * k : 10 * k + 10] > 0.0
         for name, stated in stated_numbers(result.consistent, 10 * k).items():
             share = stated.share
-            if not _visible(name, visible):
+            if not visible[_needed(name)].any():
                 seen = "not at all"
-            elif share < SEEN:
+            elif share < 0.5:  # data took away less than half of the prior's variance
                 seen = "prior"
             elif crowded.count(link.body) == 1 and _alone(name, bodies[link.body], lonely):
                 seen = "alone"
@@ -89,10 +85,6 @@ def _needed(name: str) -> list[int]:
     return [4 + inertia.SYMBOLS[4:].index(f"I.{axis}")]
 
 
-def _visible(name: str, visible: Array) -> bool:
-    return bool(visible[_needed(name)].any())
-
-
 def _alone(name: str, body: str, lonely: set[str]) -> bool:
     needed = _needed(name)
     if name.startswith("inertia"):  # about the centre of mass: mass and first moments are in it
@@ -128,14 +120,14 @@ def friction_curve(
     """Return the steady-state friction curve of a drive without load, with standard errors.
 
     Args:
-        top: Largest speed [rad/s or m/s]; None for `LARGEST_CURVE`, a tenth of it if prismatic.
+        top: Largest speed [rad/s or m/s]; None for 2 rad/s, or 0.2 m/s if prismatic.
 
     Returns:
         `velocity` [rad/s or m/s], `effort` and `std` [N·m or N], 50 points each. The deviation
         counts what the model cannot describe; see `misfit`.
     """
     terms = drive.friction
-    top = top or LARGEST_CURVE * (0.1 if drive.linear else 1.0)
+    top = top or 2.0 * (0.1 if drive.linear else 1.0)
     half = np.geomspace(1e-3 * top, top, 25)
     velocity = np.concatenate([-half[::-1], half])
     parameters = result.consistent.parameters
@@ -226,7 +218,7 @@ def base_entries(result: Identification) -> list[dict[str, Any]]:
     parameters = result.estimate.parameters
     robot = result.problem.plant.robot
     anew = estimated_anew(result)
-    apart = gain_columns(result.problem)
+    gains = gain_columns(result.problem)
     inside = {
         robot.drives.name((d, t))
         for d, t in robot.drive_columns
@@ -249,7 +241,7 @@ def base_entries(result: Identification) -> list[dict[str, Any]]:
             parameters.labels.units,
             strict=True,
         )
-        if name not in inside and name not in apart
+        if name not in inside and name not in gains
     ]
 
 

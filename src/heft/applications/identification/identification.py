@@ -72,8 +72,8 @@ class Identification(Judged):
             wrong.append(f"predicted error of {self.predicted_error.total:.3g}")
         numbers, std = self.consistent, self.consistent.parameters.std
         for k, link in enumerate(self.problem.plant.robot.bodies_links):
-            told = link.given and numbers.seen[10 * k] >= limits.seen
-            if told and std[10 * k] > limits.nonsense_deviation * link.nominal[0]:
+            seen = link.given and numbers.seen[10 * k] >= limits.seen
+            if seen and std[10 * k] > limits.nonsense_deviation * link.nominal[0]:
                 wrong.append(f"mass of {link.name} ± {std[10 * k]:.2g} kg")
         return ", ".join(wrong)
 
@@ -184,17 +184,21 @@ def identify(
                 tuple(validate) or scored.recordings,
                 corner,
             )
+        differentiated = None
+        if run.problem.weak is None:  # windows that were to be made, and are not, were too few
+            why = why_differentiated(run.problem.plant, settings, only is None)
+            differentiated = why or "since the logs hold too few windows"
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
-        found = faults(looked, robot, sought, {check.name for check in judged.checks})
+        of_logs = faults(looked, robot, sought, {check.name for check in judged.checks})
         return Identification(
-            **{**vars(judged), "checks": (*found, *judged.checks)},
+            **{**vars(judged), "checks": (*of_logs, *judged.checks)},
             misfit_moments=_misfit_moments(run, judged.misfits, given),
             bounds=bounds,
             inputs=tuple(inputs),
             alternatives=others,
-            differentiated=_why_differentiated(run.problem, settings, only),
+            differentiated=differentiated,
             anew=tuple(anew),
         )
 
@@ -227,16 +231,6 @@ def _forgetting(
     return given.forgetting(anew)
 
 
-def _why_differentiated(
-    problem: Problem[RobotPlant], settings: Settings, only: Selection | None
-) -> str | None:
-    if problem.weak is not None:
-        return None
-    # Windows that were to be made, and are not, were too few.
-    why = why_differentiated(problem.plant, settings, only is None)
-    return why or "since the logs hold too few windows"
-
-
 def _without_signs_of_dictionary(space: ParameterSpace, robot: Robot) -> ParameterSpace:
     """Return the space in which terms of friction's dictionary may be negative.
 
@@ -259,5 +253,5 @@ def _misfit_moments(
     rows = run.information.rows - (earlier.rows if earlier is not None else 0)
     means = {name: m.condition_means() for name, m in misfits.items()}
     own = MisfitMoments.of(run.problem, means, rows).among(len(run.information.channels))
-    known = given.seen_from(run.problem)[1].misfit if isinstance(given, Earlier) else None
-    return own if known is None else own + known
+    earlier_misfit = given.seen_from(run.problem)[1].misfit if isinstance(given, Earlier) else None
+    return own if earlier_misfit is None else own + earlier_misfit

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -34,19 +32,15 @@ from heft.plants import (
     ContactEfforts,
     FloatingRobotPlant,
     Problem,
-    RobotMotion,
-    RobotPlant,
-    Samples,
     plant_of,
 )
 from heft.recordings import Recording
 from heft.signals import Smoothing, limited
 
 from .answers import Answers
+from .contract import MODELS, Contract, packaged_schema
 
 Friction: TypeAlias = Literal["full", "simple", "none"]
-MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is the model
-MOST_DEVIATIONS = 1000  # one a block that was left out
 BEYOND = 1.2  # speed over that of the fitted logs, from which friction is extrapolated
 
 
@@ -93,7 +87,7 @@ class Identified(Answers):
     fastest: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
-    def contract(self) -> Mapping[str, Any]:
+    def contract(self) -> Contract:
         """Content of `estimate.json`."""
         return self.estimate
 
@@ -131,8 +125,16 @@ class Identified(Answers):
         _refuse_other_columns(data, folder, own)
         robot = _model(folder, options).with_own_columns(own)
         path = folder / "information.npz"
-        deviation = _torque_deviation(path, robot, data)
-        solution, fastest = _solution(path, robot), _fastest(path)
+        if not path.exists():
+            return Identified(folder, robot, drives, smoothing, data)
+        with _reading(path, "numbers"):
+            arrays = read_arrays(path)
+        with _reading(path, "deviations"):
+            deviation = _torque_deviation(arrays, robot, data)
+        with _reading(path, "parameters"):
+            solution = _solution(arrays, robot)
+        with _reading(path, "sliding velocities"):
+            fastest = _fastest(arrays)
         return Identified(folder, robot, drives, smoothing, data, deviation, solution, fastest)
 
     def extrapolated(self, speed: Array) -> dict[str, float]:
@@ -162,14 +164,14 @@ class Identified(Answers):
             InvalidRecording: If it is too short.
         """
         inputs = Inputs(self.robot).with_logs(log=log)
-        found = [list(self.predictions(one, friction)) for one in inputs.logs["log"]]
-        if not all(found) or not found:
+        predicted = [list(self.predictions(one, friction)) for one in inputs.logs["log"]]
+        if not all(predicted) or not predicted:
             raise InvalidRecording(
                 "the log is too short to predict anything",
-                argument=inputs.logs["log"][0].name if found else "log",
+                argument=inputs.logs["log"][0].name if predicted else "log",
                 expected="at least ten rows without a gap",
             )
-        return Prediction(*map(np.concatenate, zip(*chain(*found), strict=True)))
+        return Prediction(*map(np.concatenate, zip(*chain(*predicted), strict=True)))
 
     def predictions(
         self, recording: Recording, friction: Friction = "full", threads: int = 2
@@ -189,45 +191,34 @@ class Identified(Answers):
         """
         drives = self.friction[friction]
         smoothing = replace(limited(self.smoothing, recording), trim=0.0, torque="raw")
-        plant = self._predicting(recording)
-        floats = isinstance(plant, FloatingRobotPlant)
+        # A plant without measured torques, but with contact wrenches.
+        equations: Literal["base", "all"] = "base" if self.robot.tree.free_base else "all"
+        options = replace(self.robot.options, equations=equations, sensor=None)
+        plant = plant_of(replace(self.robot, options=options), recording)
+        floating = plant if isinstance(plant, FloatingRobotPlant) else None
+        everything = self.robot.options.equations in (
+            "all",
+            "base",
+        )  # that holds the base is stated
         # Of what is measured, wrenches at contacts are needed, which are behind the base's six.
-        purpose: Literal["fit", "predict"] = "fit" if floats and plant.channels[6:] else "predict"
+        purpose: Literal["fit", "predict"] = "predict"
+        if floating and plant.channels[6:]:
+            purpose = "fit"
         problem = Problem(plant, (recording,), smoothing, threads, purpose)
         stated = self.deviation if friction == "full" else None
         reversal = None
         for s, rigid in rigid_torques(problem, self.robot.written_bodies()):
             state = plant.drive_state(s, plant.gear_load(s, rigid), drives)
             rest = model_effort(friction, self.robot, drives, state)
-            held = self._held(plant, s)
+            contacts = ContactEfforts.of(floating, s, everything) if floating else None
             std = np.full(rigid.T.shape, np.nan)
             if stated is not None:
-                through = None if held is None else held.through
+                through = None if contacts is None else contacts.through
                 std, reversal = stated.std(plant, s, state.rigid, reversal, through)
-            effort = (rigid + rest).T if held is None else held.left(rigid + rest)
-            rigid = rigid.T if held is None else effort - rest.T
+            effort = (rigid + rest).T if contacts is None else contacts.left(rigid + rest)
+            rigid = rigid.T if contacts is None else effort - rest.T
             speed = np.stack([drive.ratio @ state.motors[1] for drive in self.robot.drives], axis=1)
             yield Prediction(s.time, effort, rigid, std, speed)
-
-    def _held(self, plant: RobotPlant, samples: Samples[RobotMotion]) -> ContactEfforts | None:
-        """Return the efforts of contacts; None if the base is fixed."""
-        if not isinstance(plant, FloatingRobotPlant):
-            return None
-        stated = self.robot.options.equations in ("all", "base")  # all that holds the base
-        return ContactEfforts.of(plant, samples, stated)
-
-    def _predicting(self, recording: Recording) -> RobotPlant:
-        """Return the robot as a plant without measured torques, but with contact wrenches."""
-        robot = self.robot
-        equations: Literal["base", "all"] = "base" if robot.tree.free_base else "all"
-        options = replace(robot.options, equations=equations, sensor=None)
-        return plant_of(replace(robot, options=options), recording)
-
-
-def packaged_schema() -> dict[str, Any]:
-    """Return the JSON schema of `estimate.json` as it is shipped."""
-    text = resources.files(__package__).joinpath("estimate.schema.json").read_text("utf-8")
-    return dict(json.loads(text))
 
 
 def load(results: AnyPath) -> Identified:
@@ -265,36 +256,28 @@ def _reading(path: Path, what: str) -> Iterator[None]:
         ) from problem
 
 
-def _solution(path: Path, robot: Robot) -> Parameters | None:
-    """Return the parameters that results state with their covariance; None if they do not."""
-    if not path.exists():
-        return None
-    with _reading(path, "parameters"):
-        arrays = read_arrays(path)
-        labels = plant_of(robot).space.labels
-        units = dict(zip(labels.names, labels.units, strict=True))
-        names = tuple(str(n) for n in arrays["parameter_names"])
-        values, covariance = arrays["parameter_values"], arrays["parameter_covariance"]
-        if covariance.shape != (len(names),) * 2 or not np.isfinite(values).all():
-            raise ValueError(f"covariance of shape {covariance.shape} of {len(names)} parameters")
-        return Parameters(Labels(names, tuple(units[n] for n in names)), values, covariance)
+def _solution(arrays: Mapping[str, Any], robot: Robot) -> Parameters:
+    """Return the parameters that results state with their covariance."""
+    labels = plant_of(robot).space.labels
+    units = dict(zip(labels.names, labels.units, strict=True))
+    names = tuple(str(n) for n in arrays["parameter_names"])
+    values, covariance = arrays["parameter_values"], arrays["parameter_covariance"]
+    if covariance.shape != (len(names),) * 2 or not np.isfinite(values).all():
+        raise ValueError(f"covariance of shape {covariance.shape} of {len(names)} parameters")
+    return Parameters(Labels(names, tuple(units[n] for n in names)), values, covariance)
 
 
-def _fastest(path: Path) -> dict[str, tuple[float, float]]:
-    """Return the ranges of sliding velocity that results state, of none if they do not."""
-    if not path.exists():
-        return {}
-    with _reading(path, "sliding velocities"):
-        arrays = read_arrays(path)
-        joints, ends = arrays["sliding_joints"], arrays["sliding_velocities"].astype(float)
-        if not np.isfinite(ends).all():
-            raise ValueError("velocities that are not finite")
-        return {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)}
+def _fastest(arrays: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return the ranges of sliding velocity that results state."""
+    joints, ends = arrays["sliding_joints"], arrays["sliding_velocities"].astype(float)
+    if not np.isfinite(ends).all():
+        raise ValueError("velocities that are not finite")
+    return {str(j): (float(a), float(b)) for j, (a, b) in zip(joints, ends, strict=True)}
 
 
 def _read(
     folder: Path,
-) -> tuple[Mapping[str, Any], Options, Smoothing, dict[str, dict[str, float]]]:
+) -> tuple[Contract, Options, Smoothing, dict[str, dict[str, float]]]:
     """Return `estimate.json`, options, smoothing, and the drives' parameters by friction model.
 
     Raises:
@@ -370,7 +353,7 @@ def _file(entry: Mapping[str, Any]) -> str:
 
 
 def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | None) -> None:
-    known = [i for i in data["inputs"] if i["role"] == "own_columns"]
+    columns = [i for i in data["inputs"] if i["role"] == "own_columns"]
     names = ", ".join(e["name"] for e in data.get("own_columns", ()))
     if path is None:
         if names:
@@ -378,7 +361,7 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
                 "the robot was identified with own columns, without which it is another",
                 argument=str(folder),
                 got="no file",
-                expected=_file(known[0]) if known else f"columns {names}",
+                expected=_file(columns[0]) if columns else f"columns {names}",
                 cure="give the file that heft identify was given: --columns FILE",
             )
         return
@@ -390,58 +373,38 @@ def _refuse_other_columns(data: Mapping[str, Any], folder: Path, path: Path | No
             expected="none",
             cure="leave --columns out, or identify with it",
         )
-    found = OpenedFile.at(path).sha256
-    if known and known[0]["sha256"] != found:
+    predicted = OpenedFile.at(path).sha256
+    if columns and columns[0]["sha256"] != predicted:
         raise InputError(
             "the robot was identified with other own columns",
             argument=f"--columns {path}",
-            got=f"sha256 {found[:12]}…",
-            expected=f"{_file(known[0])}, for {folder}",
+            got=f"sha256 {predicted[:12]}…",
+            expected=f"{_file(columns[0])}, for {folder}",
             cure="name the file that heft identify was given, unchanged; results that are compared "
             "need one file for both",
         )
 
 
-def _torque_deviation(path: Path, robot: Robot, data: Mapping[str, Any]) -> TorqueDeviation | None:
+def _torque_deviation(
+    arrays: Mapping[str, Any], robot: Robot, data: Contract
+) -> TorqueDeviation | None:
     """Return the deviation of predicted torques; None if the results do not state it."""
-    if not path.exists():
+    if "deviations" not in arrays or not len(arrays["deviations"]):
         return None
-    with _reading(path, "deviations"):
-        arrays = read_arrays(path)
-        if "deviations" not in arrays or not len(arrays["deviations"]):
-            return None
-        plant = plant_of(robot)
-        names = [str(n) for n in arrays["parameter_names"]]
-        places = [names.index(n) for n in plant.space.labels.names]
-        deviations = np.asarray(arrays["deviations"], dtype=float)
-        if deviations.shape != (min(len(deviations), MOST_DEVIATIONS), len(names)):
-            raise ValueError(f"deviations of shape {deviations.shape} of {len(names)} parameters")
-        deviations = deviations[:, places]
-        if not np.isfinite(deviations).all():
-            raise ValueError("deviations that are not finite")
-        linear = {d.name: d.linear for d in robot.drives}
-        entries = {**data["joints"], **data["motors"]}
-        misfits = {
-            name: Misfit.from_json(entry["misfit"], linear[name])
-            for name, entry in entries.items()
-            if entry.get("misfit") is not None and name in linear
-        }
-        return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)
-
-
-def said_errors(entry: Mapping[str, Any]) -> str:
-    """Return the torque errors of `error_entry` as a sentence."""
-    kinds = ("model_file", "fitted_drives", "identified")
-    before, drives, now = (percent(entry[kind]["total"]) for kind in kinds)
-    where = "held out" if entry["held_out"] else "fitted"
-    return (
-        f"torque error on {Path(entry['path']).name} ({where}): {before} with the model file, "
-        f"{drives} with its masses and fitted friction, {now} identified"
-    )
-
-
-def percent(value: float) -> str:
-    """Return a share as per cent, with two decimals below one."""
-    if not math.isfinite(value):
-        return "–"
-    return f"{value:.2%}" if value < 0.00995 else f"{value:.1%}" if value < 1.0 else f"{value:.0%}"
+    plant = plant_of(robot)
+    names = [str(n) for n in arrays["parameter_names"]]
+    places = [names.index(n) for n in plant.space.labels.names]
+    deviations = np.asarray(arrays["deviations"], dtype=float)
+    # one a block that was left out
+    if deviations.shape != (min(len(deviations), 1000), len(names)):
+        raise ValueError(f"deviations of shape {deviations.shape} of {len(names)} parameters")
+    deviations = deviations[:, places]
+    if not np.isfinite(deviations).all():
+        raise ValueError("deviations that are not finite")
+    linear = {d.name: d.linear for d in robot.drives}
+    misfits = {
+        name: Misfit.from_json(entry["misfit"], linear[name])
+        for name, entry in {**data["joints"], **data["motors"]}.items()
+        if entry.get("misfit") is not None and name in linear
+    }
+    return TorqueDeviation(deviations @ plant.space.matrix.T, misfits)

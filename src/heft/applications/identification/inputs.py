@@ -1,24 +1,113 @@
-"""Identification of a robot from files, opened and hashed once, or from what was read."""
+"""Identification of a robot from files, opened and hashed once, or from what was read.
+
+Its result is what programs and notebooks have: it answers, predicts and is written.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from inspect import signature
 from pathlib import Path
 from typing import Any, Never
 
 from heft.applications.inputs import AnyLog, AnyLogs, AnyPath, AnyRobot, Inputs, check_command, each
-from heft.errors import FitError, InvalidSetting, nearest
+from heft.errors import FitError, InputError, InvalidSetting, nearest
+from heft.files import put, workshop, write_text
 from heft.fit import Earlier, Progress, Selection, Settings, silent
-from heft.information import Information
+from heft.information import Information, Parameters
 from heft.models import Robot
 from heft.recordings import JOINT_KINDS, ColumnMap
 
+from . import results
+from .answers import Answers
+from .contract import MODELS, Contract
 from .identification import Identification
 from .identification import identify as of_recordings
-from .result import Result
+from .identified import Friction, Identified, Prediction, stated_in
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Result(Answers, Identification):
+    """Result of `identify`: what it answers is told by `Answers`, what it holds by its fields."""
+
+    @cached_property
+    def contract(self) -> Contract:
+        """Content of `estimate.json`."""
+        return results.content(self)
+
+    @property
+    def solution(self) -> Parameters:
+        """Estimated standard parameters with their covariance, ten of each link first."""
+        return self.consistent.parameters
+
+    @cached_property
+    def identified(self) -> Identified:
+        """These results as `heft.load` gives them once they are saved.
+
+        Raises:
+            InputError: If no model file is written of them; see `withheld`.
+        """
+        self._refuse_withheld("predict()")
+        options, smoothing, drives = stated_in(self.contract)
+        name = next(n for n in MODELS if n in self.files)
+        robot = Robot.from_text(self.files[name], options, name)
+        robot = replace(robot, own_columns=self.problem.plant.robot.own_columns)
+        data, solution = self.contract, self.solution
+        return Identified(Path(), robot, drives, smoothing, data, self.deviation, solution)
+
+    def _refuse_withheld(self, argument: str) -> None:
+        if self.withheld:
+            raise InputError(
+                "these numbers make no model: something is wrong in the logs",
+                argument=argument,
+                got=self.withheld,
+                cure="print(result.summary()) says what to mend; then identify again",
+            )
+
+    def predict(self, log: AnyLog, friction: Friction = "full") -> Prediction:
+        """Return the predicted torque at the times of a log; see `Identified.predict`."""
+        return self.identified.predict(log, friction)
+
+    def save(self, out: AnyPath) -> Path:
+        """Write the folder of results, as `heft identify` does; `heft.load` reads it.
+
+        Raises:
+            InvalidSetting: If the folder holds other files, or cannot be written.
+        """
+        from . import report  # with templates of pages, which few programs need
+
+        results.write(self, Path(out), report.html)
+        return Path(out)
+
+    def report(self, out: AnyPath) -> Path:
+        """Write the report, an HTML page that opens offline."""
+        from . import report
+
+        write_text(Path(out), report.html(self))
+        return Path(out)
+
+    def to_urdf(self, out: AnyPath) -> Path:
+        """Write the identified model file, a URDF or what the model file was.
+
+        Raises:
+            InvalidSetting: If none is written of these results (`withheld`), or not of this kind.
+        """
+        self._refuse_withheld("to_urdf()")
+        kind = {Path(name).suffix: data for name, data in self.files.items()}
+        if Path(out).suffix not in kind:
+            raise InvalidSetting(
+                "the identified model file is of another kind",
+                argument=str(out),
+                expected=f"a file called {' or '.join(f'*{k}' for k in kind)}",
+            )
+        with workshop(Path(out)) as folder:
+            new = folder / Path(out).name
+            new.write_bytes(kind[Path(out).suffix])
+            put(new, Path(out))
+        return Path(out)
 
 
 def identify(
@@ -92,16 +181,16 @@ def identify(
             argument="--average",
             cure="leave out --average or --only",
         )
-    fit, held = opened.logs["fit"], opened.logs["validation"]
+    fit, held_out = opened.logs["fit"], opened.logs["validation"]
     if only is not None:
         only.of(fit)  # refused before any work
     if isinstance(given, str | os.PathLike):
-        told = Path(given) / "information.npz"
-        opened, given = opened.holding(given=told), Earlier.load(told)
+        stored = Path(given) / "information.npz"
+        opened, given = opened.holding(given=stored), Earlier.load(stored)
     files = (robot, *each(logs), *each(validate))
     is_of_files = all(isinstance(f, str | os.PathLike) for f in files)
     try:
-        found = of_recordings(asked, fit, held, settings, given, (), progress, only, anew)
+        identified = of_recordings(asked, fit, held_out, settings, given, (), progress, only, anew)
     except FitError as problem:
         if not (is_of_files and problem.cure):
             raise
@@ -111,23 +200,23 @@ def identify(
         cure = problem.cure.replace("heft check", check_command(paths))
         raise FitError(**(vars(problem) | {"cure": cure})) from problem
     if is_of_files:
-        inputs = _described(opened, found)
-    known = {f.name: getattr(found, f.name) for f in fields(found)}
-    return Result(**{**known, "inputs": tuple(inputs)})
+        inputs = _described(opened, identified)
+    fields_of = {f.name: getattr(identified, f.name) for f in fields(identified)}
+    return Result(**{**fields_of, "inputs": tuple(inputs)})
 
 
-def _described(opened: Inputs, found: Identification) -> tuple[dict[str, Any], ...]:
+def _described(opened: Inputs, identified: Identification) -> tuple[dict[str, Any], ...]:
     """Return the entries of the files, none of which changed since it was opened."""
-    fit, held = opened.logs["fit"], opened.logs["validation"]
+    fit, held_out = opened.logs["fit"], opened.logs["validation"]
     # A fit that left rows out or averaged them walked other recordings than the files'.
-    fitted = found.problem
+    fitted = identified.problem
     if any(a is not b for a, b in zip(fitted.recordings, fit, strict=True)):
         fitted = fitted.with_recordings(fit)
     described = opened.described(
         *("model", "options", "columns", "own_columns", "given", "selection", "fit", "validation"),
         timelines={
             "fit": fitted.timelines,
-            "validation": [t for r in held for t in found.problem.held_out(r).timelines],
+            "validation": [t for r in held_out for t in identified.problem.held_out(r).timelines],
         },
     )
     opened.refuse_changed()

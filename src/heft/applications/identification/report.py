@@ -7,7 +7,7 @@ import math
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -18,261 +18,64 @@ import numpy as np
 from heft import __version__
 from heft.applications.inputs import check_command, stated
 from heft.display import (
+    Body,
+    Plot,
+    Scene,
+    Series,
     Table,
+    Trace,
+    bones,
+    over_time,
     page,
-    rounded,
+    placed,
     table,
     verdict,
 )
-from heft.dynamics import FRICTION, Armature
+from heft.dynamics import FRICTION, body_poses
 from heft.estimators import stated_numbers
 from heft.fit import NORMAL, Limit, Limits, Settings
-from heft.plants import GEAR
 
-from .entries import (
-    base_entries,
-    error_entry,
-    estimated_anew,
-    gear_entry,
-    own_entries,
-    parameter_entries,
-)
+from . import contract
+from .contract import Contract, percent
+from .entries import estimated_anew, friction_curve, parameter_entries
 from .identification import Identification
-from .identified import percent, said_errors
-from .report_figures import DRAWN_LOGS, logs, plots_of_friction, scene
-from .results import settings_entry
+from .results import content, settings_entry
 
-SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
-
-
-def _vector(numbers: Sequence[tuple[float, float]]) -> str:
-    """Return a vector's components as text, rounded to the decimals of the largest one."""
-    if not all(math.isfinite(value) for value, _ in numbers):
-        return ", ".join(rounded(value) for value, _ in numbers)
-    largest = max(numbers, key=lambda n: abs(n[0]))
-    decimals = len(rounded(*largest).partition(".")[2])
-    # Adding 0.0 leaves no minus before a zero.
-    return ", ".join(f"{round(value, decimals) + 0.0:.{decimals}f}" for value, _ in numbers)
-
-
-def _links(result: Identification) -> Table:
-    rows = []
-    for k, link in enumerate(result.problem.plant.robot.bodies_links):
-        numbers = stated_numbers(result.consistent, 10 * k)
-        mass, std, share = numbers["mass"].value, numbers["mass"].std, numbers["mass"].share
-        given = f"{link.written[0]:.3g}" if link.given else "–"
-        com = _vector([(c.value, c.std) for c in (numbers[f"com.{x}"] for x in "xyz")])
-        gone = _gone(share)
-        spread = f"±{std:.2g}" if gone >= LEAST_SEEN else "prior"
-        low, high = result.bounds.mass[k].tolist()
-        strict = _strictly(low, high, mass)
-        rows.append([link.name, given, rounded(mass, std), spread, strict, com, f"{gone:.0%}"])
-    return Table(
-        "Links",
-        (
-            "link",
-            "before [kg]",
-            "mass [kg]",
-            "±",
-            "strict 95 % [kg]",
-            "centre of mass [m]",
-            "from data",
-        ),
-        rows,
-    )
+MOST_LINES = 23  # of the terminal report, and two behind it, unless tables are longer
+DRAWN_LOGS = 4
+LEGENDS = {  # of tables, by the names of what makes them
+    "links": "± is one standard deviation; of a mass it includes the prior's error. “From data” is "
+    "the share of the prior's standard deviation that the data removed: at 0% the value is the "
+    "model file's, below 25% the deviation would be the prior's and is not stated. “Strict” is the "
+    "95 % range over all physically consistent bodies that fit the data, without a prior. Friction "
+    "here is the simple model of URDF and simulators, masses are from the fit with full friction. "
+    "0*: at its bound of zero. Sliding joints: N, m and kg. “Error” is the joint's relative torque "
+    "error with full friction, low-passed, on held-out logs if there are any.",
+    "own": "No model file can hold them, nor friction.py: heft predict takes them by --columns.",
+    "gears": "No model file can hold them. In N·m, rad and s (N, m and s): what is passed on is "
+    "stiffness·(q_motor − q) + damping·(v_motor − v) + preload − lag·v; lag over stiffness is by "
+    "how long the link's encoder comes later than the motor's.",
+    "alternatives": "Only the consistent estimate is written. The error is filtered, with full "
+    "friction, on the held-out log where it is largest, or on the logs fitted if none is held out. "
+    "The margin is the least eigenvalue of a link's pseudo-inertia, in that of the model file's "
+    "link: 0 and below, no such body exists. Base parameters are judged by the robot of the "
+    "largest margin, of all that have them.",
+}
 
 
-def _gone(share: float) -> float:
-    """Return the share of a standard deviation that data removed, given that of the variance."""
-    return 1.0 - math.sqrt(max(1.0 - share, 0.0))
-
-
-def _strictly(low: float, high: float, mass: float) -> str:
-    """Return strict bounds of a mass as text; `open` where data and consistency say nothing."""
-    if not math.isfinite(high):
-        return f"{low:.3g} … open" if low > NOTHING * mass else "open"
-    # As many decimals as the width has digits that count.
-    decimals = max(0, 1 - math.floor(math.log10(max(high - low, NOTHING * mass))))
-    low, high = max(low, 0.0), max(high, 0.0)
-    return f"{low:.{decimals}f} … {high:.{decimals}f}"
-
-
-def _strict_masses(result: Identification) -> str:
-    widths = np.diff(result.bounds.mass, axis=1)[:, 0]
-    if not len(widths):
-        return ""
-    middle, open_ends = float(np.median(widths)), int(np.sum(~np.isfinite(widths)))
-    width = f"{middle:.2g} kg wide" if math.isfinite(middle) else "open"
-    return f"Strict ranges of the masses: median {width}, {open_ends} of {len(widths)} open."
-
-
-def _as_text(shown: Table, legend: str) -> list[str]:
-    """Return a table for a terminal and what explains it; nothing of a table without rows."""
-    rows = list(shown.rows)
-    return [table(shown.head, rows), "\n".join(textwrap.wrap(legend, 96))] if rows else []
-
-
-def _folded_links(result: Identification) -> tuple[Table, list[str]]:
+def _folded(links: Table) -> tuple[Table, list[str]]:
     """Return the links that the logs show something of, and a line that names the others.
 
     Few are not folded: hands have dozens of links that nothing measured moves.
     """
-    links = _links(result)
     rows = list(links.rows)
     unseen = [r for r in rows if r[-1] == "0%"]
-    if len(unseen) <= MOST_UNSEEN:
+    if len(unseen) <= 6:
         return links, []
     names = textwrap.wrap(", ".join(r[0] for r in unseen), 96)
     line = f"{len(unseen)} links of which these logs show nothing keep the model file's numbers:"
     seen = replace(links, rows=[r for r in rows if r[-1] != "0%"])
     return seen, ["\n".join([line, *names])]
-
-
-def _joints(result: Identification) -> Table:
-    parameters = result.consistent.parameters
-    std = dict(zip(parameters.labels.names, parameters.std.tolist(), strict=True))
-    std |= result.simple.std  # where both have a name, the simple model's number is printed
-    simple = result.friction["simple"]
-    scored = [s for s in (result.validation or result.fit) if s.counts]
-    rows = []
-    for drive in result.problem.plant.robot.drives:
-        cells = [drive.name]
-        for term in (*FRICTION["simple"], Armature()):
-            name = f"{drive.name}.{term.name}"
-            value = simple.get(name)
-            if value is None:
-                cells.append("–")
-            elif not math.isfinite(std[name]):
-                cells.append(f"{rounded(value)} ±∞" if value else "–")
-            elif value == 0.0:
-                cells.append("0*")
-            else:
-                cells.append(f"{rounded(value, std[name])} ±{std[name]:.2g}")
-        errors = [s.per_joint[drive.name] for s in scored if drive.name in s.per_joint]
-        rows.append([*cells, f"{max(errors):.1%}" if errors else "–"])
-    return Table(
-        "Joints",
-        ("joint", "viscous [N·m·s/rad]", "Coulomb [N·m]", "offset [N·m]", "rotor [kg·m²]", "error"),
-        rows,
-    )
-
-
-LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
-NOTHING = 1e-3  # share of a mass that is none
-MOST_NAMED = 3  # links that the next motion is designed for
-MOST_LINES = 23  # of the terminal report, and two behind it, unless tables are longer
-LEAST_SAID = 2  # lines of checks that did not pass, and of notes, however long the tables are
-MOST_UNSEEN = 6  # links that a table lists of which the logs show nothing
-LEGEND = (
-    "± is one standard deviation; of a mass it includes the prior's error. “From data” is the "
-    "share of the prior's standard deviation that the data removed: at 0% the value is the model "
-    "file's, below 25% the deviation would be the prior's and is not stated. “Strict” is the 95 % "
-    "range over all physically consistent bodies that fit the data, without a prior. Friction here "
-    "is the simple model of URDF and simulators, masses are from the fit with full friction. "
-    "0*: at its bound of zero. Sliding joints: N, m and kg. “Error” is the joint's relative torque "
-    "error with full friction, low-passed, on held-out logs if there are any."
-)
-
-
-def _missed(result: Identification) -> Table:
-    """Return each joint's torque errors before and after, and what is to be expected of it."""
-    errors, expected = result.torque_errors, result.predicted_error
-    if errors is None:
-        return Table("", (), [])
-    scores = (errors.written, errors.drives, errors.identified)
-    rows = [
-        [joint, *(percent(s.per_joint[joint]) for s in scores), percent(expected.per_joint[joint])]
-        for joint in errors.identified.per_joint
-        if joint in expected.per_joint
-    ]
-    total = ["all", *(percent(s.total) for s in scores), percent(expected.total)]
-    return Table(
-        f"Torque error on {Path(errors.identified.path).name}, low-passed",
-        ("joint", "model file", "its masses, fitted friction", "identified", "slow motion"),
-        [total, *rows],
-    )
-
-
-def _scores(result: Identification) -> Table:
-    rows = []
-    for role, scores in (("fit", result.fit), ("held out", result.validation)):
-        for s in scores:
-            kind = "raw" if s.filter_hz is None else f"{s.filter_hz:.3g} Hz"
-            name = Path(s.path).name
-            rows.append([name, role, s.friction, kind, f"{s.total:.2%}", f"{s.mean:.2%}"])
-    return Table(
-        "Torque not explained",
-        ("log", "role", "friction", "filter", "torque error", "mean of joints"),
-        rows,
-    )
-
-
-OWN_LEGEND = "No model file can hold them, nor friction.py: heft predict takes them by --columns."
-
-
-def _own(result: Identification) -> Table:
-    rows = [
-        [
-            e["name"],
-            rounded(e["value"], e["std"]),
-            f"±{e['std']:.2g}",
-            e["unit"],
-            f"{_gone(e['share']):.0%}",
-        ]
-        for e in own_entries(result)
-    ]
-    return Table("Own columns", ("own column", "value", "±", "unit", "seen"), rows)
-
-
-GEAR_LEGEND = (
-    "No model file can hold them. In N·m, rad and s (N, m and s): what is passed on is "
-    "stiffness·(q_motor − q) + damping·(v_motor − v) + preload − lag·v; lag over stiffness is by "
-    "how long the link's encoder comes later than the motor's."
-)
-
-
-def _gears(result: Identification) -> Table:
-    robot, rows = result.problem.plant.robot, []
-    for joint in (j for j in robot.joints if robot.options.of(j).elastic):
-        gear = gear_entry(result, joint)
-        numbers = (f"{rounded(gear[k], gear['std'][k])} ±{gear['std'][k]:.2g}" for k in GEAR)
-        rows.append([joint, *numbers])
-    return Table("Elastic gears", ("elastic gear", *GEAR), rows)
-
-
-ALTERNATIVES_LEGEND = (
-    "Only the consistent estimate is written. The error is filtered, with full friction, on the "
-    "held-out log where it is largest, or on the logs fitted if none is held out. The margin is "
-    "the least eigenvalue of a link's pseudo-inertia, in that of the model file's link: 0 and "
-    "below, no such body exists. Base parameters are judged by the robot of the largest margin, of "
-    "all that have them."
-)
-
-
-def _alternatives(result: Identification) -> Table:
-    rows = [
-        [
-            a.name,
-            f"{a.parameters} {a.what}",
-            f"{a.error:.2%}",
-            f"{a.existing} of {a.bodies}",
-            f"{a.margin:.2g}" if math.isfinite(a.margin) else "not known",
-            f"{a.negative}",
-        ]
-        for a in result.alternatives
-    ]
-    return Table(
-        "Estimates of the same data",
-        (
-            "estimate",
-            "parameters",
-            "torque error",
-            "links that can exist",
-            "margin",
-            "friction < 0",
-        ),
-        rows,
-    )
 
 
 def text(result: Identification, explain: bool = False) -> str:
@@ -281,114 +84,68 @@ def text(result: Identification, explain: bool = False) -> str:
     Args:
         explain: Whether to add all that else is known of the fit, and what the columns mean.
     """
-    links, folded = _folded_links(result)
-    joints, scores = _joints(result), _scores(result)
+    stated = content(result)
+    links, folded = _folded(contract.links(stated))
+    joints = contract.joints(stated)
     parts = [
         *([table(links.head, links.rows)] if links.rows else []),
         *folded,
         table(joints.head, joints.rows),
-        *_as_text(_own(result), OWN_LEGEND),
-        *_as_text(_gears(result), GEAR_LEGEND),
-        *_as_text(_alternatives(result), ALTERNATIVES_LEGEND),
     ]
-    headline = f"{result.problem.plant.robot.name}: {result.verdict}. {_headline(result)}"
-    head = textwrap.wrap(headline, 96)
-    room = MOST_LINES - len(head) - sum(part.count("\n") + 2 for part in parts)
-    head += _said(result, math.inf if explain else max(room, LEAST_SAID))
+    for name in ("own", "gears", "alternatives"):
+        shown = getattr(contract, name)(stated)
+        if shown.rows:
+            parts += [table(shown.head, shown.rows), _wrapped(LEGENDS[name])]
+    head = _wrapped(
+        f"{result.problem.plant.robot.name}: {result.verdict}. {_errors(stated)}"
+        f"Expected in slow motion: {_elsewhere(stated)}."
+    )
+    room = MOST_LINES - head.count("\n") - 1 - sum(part.count("\n") + 2 for part in parts)
+    # two lines of checks that did not pass, and of notes, however long the tables are
+    remarks = _remarks(result, math.inf if explain else max(room, 2))
     if explain:
-        definitions = textwrap.wrap(f"{LEGEND} {_strict_masses(result)}", 96)
-        remarks = textwrap.wrap(" ".join(_of_the_rows(result)), 96)
-        parts += [table(scores.head, scores.rows), "\n".join([*definitions, *remarks])]
-    return "\n\n".join(["\n".join(head), *parts])
+        scores = contract.scores(stated)
+        definitions = _wrapped(f"{LEGENDS['links']} {contract.strict_masses(stated)}")
+        rows = _wrapped(" ".join(_of_the_rows(result)))
+        parts += [table(scores.head, scores.rows), f"{definitions}\n{rows}"]
+    return "\n\n".join(["\n".join([head, *remarks]), *parts])
 
 
-def _said(result: Identification, room: float) -> list[str]:
+def _wrapped(sentences: str) -> str:
+    return "\n".join(textwrap.wrap(sentences, 96))
+
+
+def _remarks(result: Identification, room: float) -> list[str]:
     """Return what else is to be known; beyond some lines the names of the rest."""
     notes = [f"note: {note}" for note in (*result.problem.plant.robot.notes, *result.notes)]
     wrong, paths = verdict.not_passed(result.checks), _paths(result)
     if "model" in paths:
         wrong = [line.replace("heft check", check_command(paths)) for line in wrong]
-    said = [*_unusual(result), *(wrong or ["all checks passed"]), *notes]
-    ends = [*accumulate(line.count("\n") + 1 for line in said)]
+    lines = [*_unusual(result), *(wrong or ["all checks passed"]), *notes]
+    ends = [*accumulate(line.count("\n") + 1 for line in lines)]
     if ends[-1] <= room:
-        return said
+        return lines
     shown = sum(end < room for end in ends)
-    names = Counter(line.partition(":")[0] for line in said[shown:])
-    told = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
-    return [*said[:shown], f"… more ({told}): --explain says it, or report.html"]
+    names = Counter(line.partition(":")[0] for line in lines[shown:])
+    more = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+    return [*lines[:shown], f"… more ({more}): --explain says it, or report.html"]
 
 
-def _headline(result: Identification) -> str:
-    """Return the torque errors before and after, and those expected elsewhere."""
-    return f"{_errors(result)}Expected in slow motion: {_elsewhere(result)}."
+def _errors(stated: Contract) -> str:
+    """Return the torque errors before and after as a sentence; none if no log is filtered."""
+    if stated["torque_errors"] is None:
+        return ""
+    sentence = contract.errors_before_and_after(stated["torque_errors"])
+    return f"{sentence[0].upper()}{sentence[1:]}. "
 
 
-def _errors(result: Identification) -> str:
-    entry = error_entry(result)
-    said = said_errors(entry) if entry else ""
-    return said and f"{said[0].upper()}{said[1:]}. "
-
-
-def _elsewhere(result: Identification) -> str:
-    predicted = result.predicted_error
-    said = f"{percent(predicted.total)} of all torque"
-    joints = {j: e for j, e in predicted.per_joint.items() if math.isfinite(e)}
+def _elsewhere(stated: Contract) -> str:
+    """Return the torque error to be expected, and the joint where it is largest."""
+    predicted = stated["predicted_error"]
+    share = f"{percent(predicted['total'])} of all torque"
+    joints = {j: e for j, e in predicted["per_joint"].items() if e is not None}
     worst = max(joints, key=lambda j: joints[j], default=None)
-    return said if worst is None else f"{said}, {percent(joints[worst])} of {worst}'s"
-
-
-def _all_numbers(result: Identification) -> Table:
-    rows = []
-    for entry in parameter_entries(result):
-        low, high = entry["interval"]
-        ends = (f"{v:.4g}" if math.isfinite(v) else "open" for v in (low, high))
-        # Strict bounds know no prior; an inertia's interval follows from its deviation.
-        assumed = ".inertia." in entry["name"] and entry["seen"] in ("prior", "not at all")
-        rows.append(
-            [
-                entry["name"],
-                "–" if entry["before"] is None else f"{entry['before']:.4g}",
-                f"{entry['value']:.4g} {entry['unit']}",
-                ("prior: " if assumed else "") + " … ".join(ends),
-                f"{entry['seen']} ({_gone(entry['share']):.0%})",
-                f"{entry['pull']:+.2g}",
-            ]
-        )
-    return Table("", ("number", "before", "now", "95 %", "seen", "moved by the prior"), rows)
-
-
-def _share_seen(result: Identification) -> Table:
-    rows: dict[str, list[str]] = {}
-    for entry in parameter_entries(result):
-        link = entry["name"].rsplit(".", 2 if "mass" not in entry["name"] else 1)[0]
-        rows.setdefault(link, [link]).append(
-            f"{SEEN_MARKS[entry['seen']]} {_gone(entry['share']):.0%}"
-        )
-    return Table(
-        "Share seen, and how",
-        ("link", "mass", "cx", "cy", "cz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz"),
-        list(rows.values()),
-    )
-
-
-def _base(result: Identification) -> Table:
-    rows = []
-    for e in base_entries(result):
-        value, std = e["value"], e["std"]
-        known = math.isfinite(std)
-        ends = [rounded(value + s * NORMAL * std, std) for s in (-1, 1)] if known else ["open"] * 2
-        rows.append(
-            [e["expression"], rounded(value, std), _deviation(e), " … ".join(ends), e["unit"]]
-        )
-    return Table("", ("base parameter", "value", "±", "95 %", "unit"), rows, sums=True)
-
-
-def _deviation(entry: Mapping[str, Any]) -> str:
-    value, std = entry["value"], entry["std"]
-    if not math.isfinite(std):
-        return "∞"
-    anew = ", anew" if entry.get("anew") else ""
-    return "dropped" if std == 0.0 == value else f"±{std:.2g}{anew}"
+    return share if worst is None else f"{share}, {percent(joints[worst])} of {worst}'s"
 
 
 def _paths(result: Identification) -> dict[str, list[str]]:
@@ -411,8 +168,8 @@ def command(result: Identification) -> str | None:
     for path in paths.get("given", []):
         words += ["--given", str(Path(path).parent)]
     words += ["--anew", *result.anew] if result.anew else []
-    said, usual = _stated(result.settings), _stated(Settings())
-    for option, value in said.items():
+    asked, usual = _stated(result.settings), _stated(Settings())
+    for option, value in asked.items():
         if value != usual[option] and value is not None:
             words += [option] if value is True else [option, str(value)]
     return shlex.join(words)
@@ -453,107 +210,80 @@ def _limits(limits: Limits) -> Iterator[list[str]]:
             yield [f"limits.{name}", f"{limit:g}"]
 
 
+def _unusual(result: Identification) -> list[str]:
+    sentences = []
+    if result.withheld:
+        sentences.append(f"No model file and no friction code are written: {result.withheld}.")
+    if result.anew:
+        count, every = len(estimated_anew(result)), len(result.estimate.parameters.labels)
+        sentences.append(
+            f"Estimated anew, whatever the results given say: {', '.join(result.anew)}, of which "
+            f"{count} of {every} base parameters hold something. Of all else these results count, "
+            "too."
+        )
+    if sum(result.left_out.values()):
+        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in result.left_out.items())
+        sentences.append(f"Rows left out as no part of the experiment: {counts}.")
+    return sentences
+
+
+def _of_the_rows(result: Identification) -> list[str]:
+    why, delay = result.differentiated, result.problem.delay
+    kind = "of the weak form" if why is None else f"differentiated, {why}"
+    rows = f"Rows are {kind}; motion is smoothed at {result.problem.corner:.3g} Hz."
+    return [rows, _behind(delay)] if delay else [rows]
+
+
 def _behind(delay: float) -> str:
     """Return how far torque comes behind motion [s], or ahead of it, as a sentence."""
     return f"Torque comes {1e3 * abs(delay):.2g} ms {'behind' if delay > 0 else 'ahead of'} motion."
 
 
-def _rows(result: Identification) -> str:
-    why = result.differentiated
-    kind = "of the weak form" if why is None else f"differentiated, {why}"
-    return f"Rows are {kind}; motion is smoothed at {result.problem.corner:.3g} Hz."
-
-
-def _anew(result: Identification) -> str:
-    count, whole = len(estimated_anew(result)), len(result.estimate.parameters.labels)
-    return (
-        f"Estimated anew, whatever the results given say: {', '.join(result.anew)}, of which "
-        f"{count} of {whole} base parameters hold something. Of all else these results count, too."
-    )
-
-
-def _unusual(result: Identification) -> list[str]:
-    said = []
-    if result.withheld:
-        said.append(f"No model file and no friction code are written: {result.withheld}.")
-    if result.anew:
-        said.append(_anew(result))
-    if sum(result.left_out.values()):
-        counts = ", ".join(f"{n} of {Path(k).name}" for k, n in result.left_out.items())
-        said.append(f"Rows left out as no part of the experiment: {counts}.")
-    return said
-
-
-def _of_the_rows(result: Identification) -> list[str]:
-    return [_rows(result), *([_behind(result.problem.delay)] if result.problem.delay else [])]
-
-
 def html(result: Identification) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
-    return page.page(
-        "applications/identification/report.html.jinja",
-        title=f"{result.problem.plant.robot.name}: what it weighs",
-        **_of_the_verdict(result),
-        **_of_the_robot(result),
-        **_of_the_data(result),
-        **_of_the_making(result),
-    )
-
-
-def _of_the_verdict(result: Identification) -> dict[str, object]:
-    return {
-        "verdict": result.verdict,
-        "held_out": bool(result.validation),
-        "headline": _errors(result),
-        "elsewhere": _elsewhere(result),
-        **verdict.for_page(result.checks),
-        "notes": (*result.problem.plant.robot.notes, *result.notes),
-        "missed": _missed(result),
-        "scores": _scores(result),
-        "alternatives": _alternatives(result),
-        "alternatives_legend": ALTERNATIVES_LEGEND,
-    }
-
-
-def _of_the_robot(result: Identification) -> dict[str, object]:
-    return {
-        "robot": scene(result),
-        "links": _links(result),
-        "joints": _joints(result),
-        "own": _own(result),
-        "own_legend": OWN_LEGEND,
-        "gears": _gears(result),
-        "gears_legend": GEAR_LEGEND,
-        "columns": f"{LEGEND} {_strict_masses(result)}",
-        "model": next(iter(result.files)),
-        "remarks": [*_of_the_rows(result), *_unusual(result)],
-        "friction": plots_of_friction(result),
-    }
-
-
-def _of_the_data(result: Identification) -> dict[str, object]:
-    return {
-        "logs": logs(result),
-        "not_drawn": max(len(result.traces) - DRAWN_LOGS, 0),
-        "seen": _share_seen(result),
-        "links_count": len(result.tens),
-        "numbers": _all_numbers(result),
-        "base": _base(result),
-    }
-
-
-def _of_the_making(result: Identification) -> dict[str, object]:
+    stated, robot = content(result), result.problem.plant.robot
     settings = [*_flat(settings_entry(result)), *_limits(result.settings.limits)]
     files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in result.inputs]
-    return {
-        "command": command(result),
-        "files": Table("Files", ("role", "file", "sha256"), files),
-        "settings": Table("", ("setting", "value"), settings),
-        "version": __version__,
-        "corner": f"{result.problem.corner:.4g}",
-        "strength": f"{result.consistent.strength:g}",
-        "structure": result.problem.plant.robot.structure_hash(),
-    }
+    return page.page(
+        "applications/identification/report.html.jinja",
+        title=f"{robot.name}: what it weighs",
+        # what it says at once
+        verdict=result.verdict,
+        held_out=bool(result.validation),
+        headline=_errors(stated),
+        elsewhere=_elsewhere(stated),
+        **verdict.for_page(result.checks),
+        notes=(*robot.notes, *result.notes),
+        missed=contract.missed(stated),
+        scores=contract.scores(stated),
+        alternatives=contract.alternatives(stated),
+        legends=LEGENDS,
+        # the robot
+        robot=_scene(result),
+        links=contract.links(stated),
+        joints=contract.joints(stated),
+        own=contract.own(stated),
+        gears=contract.gears(stated),
+        columns=f"{LEGENDS['links']} {contract.strict_masses(stated)}",
+        model=next(iter(result.files)),
+        remarks=[*_of_the_rows(result), *_unusual(result)],
+        friction=_plots_of_friction(result),
+        # the data
+        logs=_logs(result),
+        not_drawn=max(len(result.traces) - DRAWN_LOGS, 0),
+        seen=contract.share_seen(stated),
+        links_count=len(result.tens),
+        numbers=contract.all_numbers(stated),
+        base=contract.base(stated),
+        # how it was made
+        command=command(result),
+        files=Table("Files", ("role", "file", "sha256"), files),
+        settings=Table("", ("setting", "value"), settings),
+        version=__version__,
+        corner=f"{result.problem.corner:.4g}",
+        strength=f"{result.consistent.strength:g}",
+        structure=robot.structure_hash(),
+    )
 
 
 def next_motion(result: Identification, out: Path) -> str:
@@ -564,13 +294,13 @@ def next_motion(result: Identification, out: Path) -> str:
     robot, paths = result.problem.plant.robot, _paths(result)
     if robot.tree.free_base or robot.options.sensor or "model" not in paths:
         return ""  # motions are designed for what joints' torques show
-    left = Counter(
+    unseen = Counter(
         str(entry["name"]).partition(f".{kind}")[0]
         for entry in parameter_entries(result)
         for kind in ("mass", "com.", "inertia.")
         if entry["seen"] == "prior" and f".{kind}" in entry["name"]
     )
-    links = [name for name, _ in left.most_common(MOST_NAMED)]
+    links = [name for name, _ in unseen.most_common(3)]
     if not links:
         return ""
     words = ["heft", "excite", *paths["model"]]
@@ -580,3 +310,118 @@ def next_motion(result: Identification, out: Path) -> str:
     words += ["--for", *links]
     asked = ", ".join(links)
     return f"Another motion could tell more of {asked}; to design it: {shlex.join(words)}"
+
+
+def _logs(result: Identification) -> list[dict[str, object]]:
+    """Return the plots of each log that is drawn, those that the fit did not see first."""
+    fitted = _fitted(result)
+    traces = sorted(result.traces[:DRAWN_LOGS], key=lambda trace: trace.path in fitted)
+    return [
+        {
+            "name": Path(trace.path).name,
+            "role": "fitted" if trace.path in fitted else "held out",
+            "torque": _plots_of_torque(result, number, trace),
+            "spectra": spectra(
+                trace, {c.name: _unit(result, c.name) for c in trace.curves}, f"frequency {number}"
+            ),
+        }
+        for number, trace in enumerate(traces)
+    ]
+
+
+def _plots_of_friction(result: Identification) -> Iterator[Plot]:
+    """Yield friction over velocity of each drive: data, full model with 95 % band, simple model."""
+    simple = result.friction["simple"]
+    fitted = _fitted(result)
+    for drive in result.problem.plant.robot.drives:
+        if not drive.friction:
+            continue
+        data = [
+            s for t in result.traces if t.path in fitted for s in t.sliding if s.name == drive.name
+        ]
+        top = max((abs(end) for s in data for end in s.fastest), default=None)
+        curve = friction_curve(result, drive, top)
+        velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
+        plain = sum(
+            (
+                simple.get(f"{drive.name}.{t.name}", 0.0) * t.steady(velocity)
+                for t in FRICTION["simple"]
+            ),
+            np.zeros(len(velocity)),
+        )
+        reach = NORMAL * std
+        series = [
+            Series("data", "data", s.velocity, s.effort, "points")  # under everything else
+            for s in data
+        ]
+        series += [
+            Series("95 %", "predicted", velocity, effort + reach, "band", low=effort - reach),
+            Series("simple", "simple", velocity, plain, "dashed"),
+            Series("full", "predicted", velocity, effort),
+        ]
+        speed, unit = ("m/s", "N") if drive.linear else ("rad/s", "N·m")
+        yield Plot(
+            drive.name,
+            f"speed [{speed}]",
+            tuple(series),
+            f"friction {drive.name}",
+            f"friction [{unit}]",
+        )
+
+
+def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Iterator[Plot]:
+    drawn = min(len(result.traces), DRAWN_LOGS) * len(trace.curves)
+    for c, curve in enumerate(trace.curves):
+        unit = _unit(result, curve.name)
+        title = f"{curve.name}: rms error {_rms_error(trace, c, unit)}"
+        label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
+        # 300 000 points over all curves of a page, of sixteen bytes each
+        shown, start = curve.thinned(300_000 // drawn), float(trace.curves[0].time[0])
+        yield over_time(shown, start, title, f"time {number}", label)
+
+
+def _rms_error(trace: Trace, channel: int, unit: str) -> str:
+    residual, measured = float(trace.rms_residual[channel]), float(trace.rms_measured[channel])
+    share = f" ({residual / measured:.1%})" if measured > 0.0 else ""
+    return f"{residual:.3g} {unit}{share}"
+
+
+def spectra(trace: Trace, units: Mapping[str, str], group: str, prefix: str = "") -> Iterator[Plot]:
+    """Yield the spectra of what was measured and left over, by channel.
+
+    Args:
+        units: Of the channels, by name.
+    """
+    for c, curve in enumerate(trace.curves):
+        series = (
+            Series("measured", "measured", trace.frequency, trace.measured[:, c]),
+            Series("residual", "residual", trace.frequency, trace.residual[:, c]),
+        )
+        title = f"{prefix}{curve.name} [({units[curve.name]})²/Hz]"
+        yield Plot(title, "frequency [Hz]", series, group, log_x=True, log_y=True)
+
+
+def _scene(result: Identification) -> Scene:
+    """Return the robot as a log found it, with the links' inertia before and after."""
+    robot = result.problem.plant.robot
+    pose = result.traces[0].pose if result.traces else np.zeros(len(robot.channels))
+    poses = body_poses(robot.tree, pose)
+    bodies = []
+    for k, link in enumerate(robot.bodies_links):
+        seen = stated_numbers(result.consistent, 10 * k)["mass"].share
+        for role, ten in (("before", link.written), ("after", result.tens[link.name])):
+            if role == "before" and not link.given:
+                continue
+            shape = placed(link, poses, ten)
+            if shape is not None:
+                bodies.append(Body(link.name, role, *shape, seen))  # type: ignore[arg-type]
+    return Scene(f"{robot.name}, masses before and after", bones(robot, pose), tuple(bodies))
+
+
+def _unit(result: Identification, channel: str) -> str:
+    linear = {d.name for d in result.problem.plant.robot.drives if d.linear}
+    return "N" if channel in linear else "N·m"
+
+
+def _fitted(result: Identification) -> set[str]:
+    return {r.name for r in result.problem.recordings}

@@ -8,7 +8,7 @@ with identified numbers (`robot.xml` of an MJCF file, `robot.toml` of Denavit-Ha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,11 @@ import numpy as np
 from heft import __version__
 from heft.dynamics import FRICTION, TERMS
 from heft.errors import InvalidSetting
-from heft.estimators import PhysicallyConsistent
-from heft.files import (
-    put,
-    require_own,
-    workshop,
-)
+from heft.files import json_text, new_folder, plain, require_own
 from heft.fit import stored, stored_origin
 from heft.models import Robot, c_source, python_source
 
+from .contract import MODELS, packaged_schema
 from .entries import (
     base_entries,
     channel_entries,
@@ -37,17 +33,10 @@ from .entries import (
     parameter_entries,
 )
 from .identification import Identification
-from .identified import MODELS, packaged_schema
-
-SCHEMA = 1
 
 FILES = (
-    "robot.urdf",
-    "estimate.json",
-    "information.npz",
-    "report.html",
-    "friction.py",
-    "friction.c",
+    *("robot.urdf", "estimate.json", "information.npz"),
+    *("report.html", "friction.py", "friction.c"),
 )
 
 
@@ -64,37 +53,29 @@ def schema() -> dict[str, Any]:
     return result
 
 
-def _consistent(settings: PhysicallyConsistent) -> dict[str, Any]:
-    """Return the settings of the consistent fit; files call the prior error `doubt`.
-
-    What is known of links is among the robot's options, and steps that go on are the method's.
-    """
-    stated = {k: v for k, v in asdict(settings).items() if k not in ("known", "polish")}
-    return {"doubt" if k == "prior_error" else k: v for k, v in stated.items()}
-
-
-def _method(name: str) -> dict[str, str]:
-    """Return the estimator's name; nothing for least squares, whose settings are stored in full."""
-    return {} if name == "least-squares" else {"method": name}
-
-
 def settings_entry(result: Identification) -> dict[str, Any]:
     """Return the settings of `to_json`."""
-    problem, robot = result.problem, result.problem.plant.robot
+    problem, settings, robot = result.problem, result.settings, result.problem.plant.robot
+    # What is known of links is among the robot's options, steps that go on are the method's, and
+    # files call the prior error `doubt`.
+    consistent = asdict(settings.consistent)
+    consistent["doubt"] = consistent.pop("prior_error")
+    del consistent["known"], consistent["polish"]
     return {
         "robot": {
             "name": robot.name,
             "structure": robot.structure_hash(),
             "options": robot.options.to_dict(),
         },
-        "smoothing": vars(problem.resolved) | {"chosen": result.settings.smoothing.corner is None},
-        "least_squares": vars(result.settings.least_squares),
-        "consistent": _consistent(result.settings.consistent),
-        "jackknife": vars(result.settings.jackknife),
+        "smoothing": vars(problem.resolved) | {"chosen": settings.smoothing.corner is None},
+        "least_squares": vars(settings.least_squares),
+        "consistent": consistent,
+        "jackknife": vars(settings.jackknife),
         "weak": None if result.problem.weak is None else asdict(result.problem.weak),
-        **_method(result.settings.method),
-        "robust": result.settings.robust,
-        "average": result.settings.average,
+        # of least squares the settings are stored in full, and no name
+        **({} if settings.method == "least-squares" else {"method": settings.method}),
+        "robust": settings.robust,
+        "average": settings.average,
         **({"anew": list(result.anew)} if result.anew else {}),
     }
 
@@ -107,7 +88,7 @@ def to_json(result: Identification) -> dict[str, Any]:
     robot = result.problem.plant.robot
     return {
         "heft": __version__,
-        "schema": SCHEMA,
+        "schema": 1,
         "inputs": [dict(i) for i in result.inputs],
         "settings": settings_entry(result),
         "parameters": list(parameter_entries(result)),
@@ -115,14 +96,7 @@ def to_json(result: Identification) -> dict[str, Any]:
         "motors": motor_entries(result),
         **({"own_columns": own_entries(result)} if robot.own_names else {}),
         "base_parameters": base_entries(result),
-        "information": {
-            "condition": result.estimate.rank.condition,
-            "rank": result.estimate.rank.rank,
-            "columns": result.estimate.rank.columns,
-            "tolerance": result.estimate.rank.tolerance,
-            "weakest": list(result.estimate.rank.weakest),
-            "channels": channel_entries(result),
-        },
+        "information": {**vars(result.estimate.rank), "channels": channel_entries(result)},
         "delay": vars(result.delay),
         "left_out": dict(result.left_out),
         "fit": [vars(s) for s in result.fit],
@@ -138,7 +112,7 @@ def to_json(result: Identification) -> dict[str, Any]:
 
 def content(result: Identification) -> dict[str, Any]:
     """Return the content of `estimate.json` in JSON types; what is not finite is null."""
-    return dict(_plain(to_json(result)))
+    return dict(plain(to_json(result)))
 
 
 def write(
@@ -155,22 +129,17 @@ def write(
     """
     refuse_foreign(out)
     refuse_other_robot(out, result.problem.plant.robot)
-    place = out.resolve()  # a link stays a link
-    with workshop(place) as folder:
-        new = folder / "results"
-        new.mkdir()
+    with new_folder(out.resolve()) as new:  # a link stays a link
         contract = content(result)
-        text = json.dumps(contract, indent=1, ensure_ascii=False, allow_nan=False)
-        (new / "estimate.json").write_text(text + "\n", encoding="utf-8")
+        (new / "estimate.json").write_text(json_text(contract), encoding="utf-8")
         if not result.withheld:
             for name, data in result.files.items():
                 (new / name).write_bytes(data)
             drives = (result.problem.plant.robot.name, contract["joints"], contract["motors"])
             (new / "friction.py").write_text(python_source(*drives), encoding="utf-8")
             (new / "friction.c").write_text(c_source(*drives), encoding="ascii")
-        covariance = result.consistent.parameters.covariance
-        assert covariance is not None
-        assert result.estimate.parameters.covariance is not None
+        estimated, consistent = result.estimate.parameters, result.consistent.parameters
+        assert estimated.covariance is not None and consistent.covariance is not None
         sliding, run = result.fastest, result.experiment
         result.information.save(
             new / "information.npz",
@@ -178,11 +147,11 @@ def write(
             standard_names=np.array(result.problem.base.standard.names),
             sigma=result.estimate.noise.sigma,
             memory=result.estimate.noise.autocorrelation_time,
-            parameter_names=np.array(result.consistent.parameters.labels.names),
-            parameter_values=result.consistent.parameters.values,
-            parameter_covariance=covariance,
-            base_values=result.estimate.parameters.values,
-            base_covariance=result.estimate.parameters.covariance,
+            parameter_names=np.array(consistent.labels.names),
+            parameter_values=consistent.values,
+            parameter_covariance=consistent.covariance,
+            base_values=estimated.values,
+            base_covariance=estimated.covariance,
             deviations=result.deviations,
             **stored(result.estimate.noise, run.moments),
             **result.misfit_moments.stored(),
@@ -192,7 +161,6 @@ def write(
         )
         if report is not None:
             (new / "report.html").write_text(report(result), encoding="utf-8")
-        put(new, place)
 
 
 def refuse_foreign(out: Path) -> None:
@@ -223,16 +191,3 @@ def refuse_other_robot(out: Path, robot: Robot) -> None:
             expected=robot.name,
             cure="name another folder",
         )
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: infinities and NaN become null."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

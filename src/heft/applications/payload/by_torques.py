@@ -56,21 +56,10 @@ from heft.information import (
     triangle_of,
 )
 from heft.models import Robot
-from heft.plants import (
-    GUESS,
-    NAME,
-    RobotPlant,
-    currents,
-    last_frame,
-    load_columns,
-    with_load,
-)
+from heft.plants import GUESS, NAME, RobotPlant, currents, last_frame, load_columns, with_load
 from heft.recordings import Recording
 
 EXACT = 1e-3  # relative, of a mass that is known
-UNSURE = 0.5  # relative, of a gain that a load of known mass is to find
-ROUNDING = 1e-12  # share of a correlation that is none
-WEAKEST = 1e-9  # prior that leaves what is not seen somewhere [effective samples]
 
 
 @dataclass(frozen=True)
@@ -125,12 +114,13 @@ def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
     space = ParameterSpace.of_one_body(Labels(SYMBOLS, UNITS), inertia.sphere(*GUESS))
     scale = np.sqrt(np.diag(covariance))
     sizes, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    told = sizes > ROUNDING
-    weights = np.where(told, 1.0 / np.sqrt(np.where(told, sizes, 1.0)), 0.0)
+    spread = sizes > 1e-12  # else they differ by rounding alone
+    weights = np.where(spread, 1.0 / np.sqrt(np.where(spread, sizes, 1.0)), 0.0)
     root = weights[:, None] * vectors.T / scale
     rows = np.column_stack([root, root @ ten])
     total = Triangle(np.arange(PARAMETER_COUNT), triangle_of(rows), PARAMETER_COUNT)
-    nearest = PhysicallyConsistent(strength=WEAKEST, margin=0.0).values(total, space)
+    # The prior only leaves what is not seen somewhere.
+    nearest = PhysicallyConsistent(strength=1e-9, margin=0.0).values(total, space)
     residual = rows[:, :-1] @ nearest - rows[:, -1]
     return float(np.linalg.norm(residual)), float(np.linalg.norm(rows[:, -1]))
 
@@ -151,9 +141,9 @@ class Carried:
     # those that `heft identify` makes of each of both fits, and whether there can be such a load on
     # such a robot
     checks: tuple[Check, ...]
-    # base parameters of the runs with the payload: of the robot alone, and with it, shape (b,)
+    # alone, loaded_base: base parameters in the runs with the payload, without and with it, (b,)
     alone: Array
-    held: Array
+    loaded_base: Array
     notes: tuple[str, ...] = ()  # what is to be known of the answer
 
     @property
@@ -241,14 +231,14 @@ class WeighCarried:
             progress("weighing the difference")
             weighed = self._solve(frame, without, carrying, settings, checks)
             progress("asking the robot's physics what is wrong with the logs")
-            held = _with_load(robot, frame, weighed.ten)
-            told = {check.name.partition(",")[0] for check in checks}
-            found = [
+            carrier = _with_load(robot, frame, weighed.ten)
+            judged = {check.name.partition(",")[0] for check in checks}
+            faulty = [
                 replace(check, name=f"{check.name}, {which} the load")
-                for run, seen, which in ((without, robot, "without"), (carrying, held, "with"))
-                for check in faults(run.problem.recordings, seen, sought, told)
+                for run, model, which in ((without, robot, "without"), (carrying, carrier, "with"))
+                for check in faults(run.problem.recordings, model, sought, judged)
             ]
-            return replace(weighed, checks=(*weighed.checks, *found))
+            return replace(weighed, checks=(*weighed.checks, *faulty))
 
     def _solve(
         self,
@@ -262,12 +252,13 @@ class WeighCarried:
         robot, log = problem.plant.robot, problem.recordings[0]
         size = len(problem.labels)
         lifted = load_columns(robot, problem.base, frame)
-        spread, known = gain_spread(problem), np.empty((0, size + PARAMETER_COUNT + 1))
+        spread, mass_row = gain_spread(problem), np.empty((0, size + PARAMETER_COUNT + 1))
         if self.known_mass is not None:
             sought = currents(robot, log)
-            spread = dict(zip(sought, UNSURE * np.eye(len(sought)), strict=True))
-            known = np.eye(1, size + PARAMETER_COUNT + 1, size) / (EXACT * self.known_mass)
-            known[0, -1] = 1.0 / EXACT
+            # half of a gain is open, where a load of known mass is to find it
+            spread = dict(zip(sought, 0.5 * np.eye(len(sought)), strict=True))
+            mass_row = np.eye(1, size + PARAMETER_COUNT + 1, size) / (EXACT * self.known_mass)
+            mass_row[0, -1] = 1.0 / EXACT
         solver = replace(settings.consistent, unknown=(NAME,), strength=self.strength)
 
         def fit(changes: Array) -> ConsistentFit:
@@ -283,7 +274,7 @@ class WeighCarried:
                 space,
                 spread,
                 [np.hstack(beside), np.hstack([np.eye(size), lifted, changes])],
-                np.vstack([np.insert(known, [-1] * count, 0.0, axis=1), rows]),
+                np.vstack([np.insert(mass_row, [-1] * count, 0.0, axis=1), rows]),
             )
 
         joint = fit(np.empty((size, 0)))
@@ -294,12 +285,12 @@ class WeighCarried:
             tried = fit(coarse).consistent.parameters
             assert tried.covariance is not None
             last = slice(len(joint.space.labels), len(joint.space.labels) + len(labels))
-            found = of_friction(labels, tried.values[last], tried.covariance[last, last])
+            changed = of_friction(labels, tried.values[last], tried.covariance[last, last])
             # Friction shared halves the load's deviation, and moves the load by a hundred of them
             # where friction fell by 38 %.
-            if found is not None:
+            if changed is not None:
                 joint, changes = fit(fine), fine
-                checks = (*checks, found)
+                checks = (*checks, changed)
         first = 10 * len(problem.space.groups)
         ten = slice(first, first + PARAMETER_COUNT)
         covariance = joint.consistent.parameters.covariance
@@ -323,10 +314,7 @@ class WeighCarried:
             empty,
             loaded,
             joint,
-            (
-                *checks,
-                self.existence.of_load(free[ten], covariance[ten, ten]),
-            ),
+            (*checks, self.existence.of_load(free[ten], covariance[ten, ten])),
             alone,
             alone + lifted @ load,
             tuple(said_of_gains(problem)) if self.known_mass is None else (),

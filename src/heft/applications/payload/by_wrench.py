@@ -59,22 +59,11 @@ from .logs import (
 from .sensors import Bias, estimated_noise
 from .without_position import unplaced
 
-VISIBLE = 1e-5  # of the largest singular value: directions below it are not identified
-SWEEPS = 5  # of the noise of forces and moments
-RATIOS = 3  # of the noise's ratio, by which several sensors' channels are made
-STEPS = 10
-SETTLED = 0.02  # standard deviations: step below which the iteration has converged
 LARGEST_SHIFT = 0.05  # [s]
 WEIGHED = 1e-3  # relative, of a mass that is known
-POSED = 0.5  # [s] of a window where ω is differentiated from poses or joints
-ENOUGH = 200  # samples of a part that is weighed alone
 CHANGED_LOAD = "load changed"  # the finding's name
 SURE, CHANGED = 5.0, 0.3  # deviations and share of a mass by which it is another
-FEWEST = 20  # windows that a log is to hold
 STATED = "stated"  # the channel of prior rows
-DRIFT_MOST = 5
-UNSURE = math.radians(5.0)  # standard deviation above which a tilt or mounting is not identified
-FLAT = 0.05  # of the largest singular value: forces along one line do not identify a mounting
 KINDS: tuple[Literal["mounting", "tilt"], ...] = ("mounting", "tilt")
 
 
@@ -209,7 +198,8 @@ class Weigh:
         plant = HeldBody(unknowns, point, still, world, turning, self.others, noise)
         step = max(float(np.median(np.diff(log.time))) for log in logs)
         # Of poses and joints ω is differentiated: its noise, a regressor, falls with the length.
-        posed = min(POSED, (end - begin) / FEWEST) if world else 0.0
+        # Half a second, and no less than 20 windows in a log.
+        posed = min(0.5, (end - begin) / 20) if world else 0.0
         length = max(self.window, posed, weak_form.SHORTEST * step)
         weak = WhiteWeak(length, 1, self.overlap, GAP_STEPS)
         return Problem(
@@ -244,7 +234,8 @@ class Weigh:
         rows = self.prior_rows(problem.plant)
         sigma = dict(zip(("force", "torque"), self.noise, strict=True)) if self.noise else {}
         repeated = problem.plant.others and self.noise is None
-        for _ in range(RATIOS if repeated else 1):
+        # thrice, by the ratio of noise by which several sensors' channels are made
+        for _ in range(3 if repeated else 1):
             information, names = problem.information(), problem.noise_names
             if len(rows):
                 columns = [*problem.base.kept, -1]
@@ -260,7 +251,8 @@ class Weigh:
                     cure="record longer",
                 )
             sigma = {name: sigma[name] for name in names if name in sigma}
-            estimator = LeastSquares(sweeps=SWEEPS, visible=VISIBLE)
+            # Directions below 1e-5 of the largest singular value are not identified.
+            estimator = LeastSquares(sweeps=5, visible=1e-5)
             estimate = estimator.solve(information, names, {STATED: 1.0})
             if sigma:
                 # Noise of the motion, which nobody states, is left over beside the wrench's own.
@@ -278,13 +270,13 @@ class Weigh:
         Raises:
             TooLittleData: If there are not more rows than unknowns.
         """
-        for _ in range(STEPS):
+        for _ in range(10):
             fit = self.solve(problem)
             unknowns, point = fit.plant.unknowns, fit.plant.point
             moved = point.moved(unknowns, fit.solution)
             change = moved.whole(unknowns, fit.solution) - point.whole(unknowns, fit.solution)
             change[:PARAMETER_COUNT] = moved.body - point.body
-            if unknowns.linear or np.all(np.abs(change) <= SETTLED * fit.std):
+            if unknowns.linear or np.all(np.abs(change) <= 0.02 * fit.std):
                 break
             problem = about(fit)
         return fit
@@ -325,7 +317,8 @@ class Weigh:
                 continue
             asked = self.settled(asking(fit, **{kind: True}))
             columns, identified = asked.plant.unknowns.columns(kind), asked.identified
-            sure = asked.std[columns].max() < UNSURE
+            # beyond 5° a tilt or mounting is not identified
+            sure = asked.std[columns].max() < math.radians(5.0)
             if identified[columns].all() and identified[0] and sure:
                 fit = asked
             else:
@@ -344,7 +337,8 @@ class Weigh:
         seen = regressor[:, :3, 0] - np.mean(regressor[:, :3, 0], axis=0)
         force = wrench[:, :3] - np.mean(wrench[:, :3], axis=0)
         U, sizes, Vt = np.linalg.svd(seen.T @ force)
-        if sizes[1] < FLAT * sizes[0]:
+        # forces along one line do not identify a mounting
+        if sizes[1] < 0.05 * sizes[0]:
             return np.eye(3), 1.0
         turned = U @ np.diag([1.0, 1.0, float(np.sign(np.linalg.det(U @ Vt)))]) @ Vt
         other = self.solve(turned_to(fit.problem, turned))
@@ -360,7 +354,7 @@ class Weigh:
         logs = (float(next(r.blocks([])).time[0]) for r in fit.problem.recordings[1:])
         starts = tuple(sorted({*before, *logs}))
         best, misses = fit, 0
-        for drift in range(0 if starts != before else 1, DRIFT_MOST + 1):
+        for drift in range(0 if starts != before else 1, 6):  # powers of time up to the fifth
             problem = asking(fit, drift=drift, cuts=starts)
             if 3 * len(problem.labels) > 6 * fit.rows:
                 break
@@ -390,7 +384,7 @@ class Weigh:
             ends = np.searchsorted(log.time, times, side="right")
             parts = [log.part(slice(*map(int, p))) for p in pairwise([0, *ends, len(log.time)])]
             for at, before, after in zip(times, parts, parts[1:], strict=False):
-                if min(len(before.time), len(after.time)) < ENOUGH:
+                if min(len(before.time), len(after.time)) < 200:  # too few to be weighed alone
                     continue
                 (m, s), (n, u) = (
                     (float(w.solution[0]), float(w.std[0]) if w.seen[0] else math.inf)

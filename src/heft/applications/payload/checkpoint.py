@@ -8,33 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from heft import __version__
-from heft.arrays import Array
 from heft.errors import HeftError, InvalidSetting, shown, visible
 from heft.estimators import State
-from heft.files import put, read_text, workshop
+from heft.files import Reader, Section, Text, list_of, put, read_text, truth, workshop
 
 from .node import Node, NodeState
 from .online import Online, OnlineState
 
 SCHEMA = 1
 LARGEST = 1024 * 1024  # [bytes]
-WINDOW_ROWS = 6  # of a block, the components of a wrench
-LARGEST_ENTRY = 1e15  # of the triangle: information of years at kilohertz is far below
 LARGEST_VALUE = 1e9  # of an estimate and its deviation, in SI units
-SMALLEST_NOISE = 1e-9  # [N, N·m]
-LATEST = 2**62  # [ns]
-LONGEST = 1e10  # [s]
-LARGEST_COUNT = 2**53
-Check = Callable[[object], Any]
 
 
 def settings_hash(node: Node) -> str:
@@ -96,7 +87,7 @@ def load(path: Path, node: Node) -> NodeState:
             raise ValueError("its content is not what was written")
         return _state(node, json.loads(text))
     except HeftError as problem:
-        raise _refused(path, problem.message) from problem
+        raise _refused(path, f"{problem.argument}: {problem.message}") from problem
     except (OSError, ValueError, OverflowError, RecursionError, np.linalg.LinAlgError) as problem:
         raise _refused(path, str(problem)) from problem
 
@@ -117,23 +108,20 @@ def _state(node: Node, content: object) -> NodeState:
         raise ValueError(f"its schema is {shown(content.get('schema'))}")
     if content.get("settings") != settings_hash(node):
         raise ValueError("it was written with other sensors or settings")
-    read = _table(
-        content,
-        {
-            "heft": _text,
-            "schema": _integer,
-            "settings": _text,
-            "epoch": partial(_integer, least=-LATEST, most=LATEST),
-            "noise": _noise,
-            "rate": partial(_real, least=1.0, most=1e5),
-            "following": lambda value: value,
-            "filter": lambda value: value,
-        },
-    )
+    readers: dict[str, Reader[Any]] = {
+        "heft": Text("a text is expected"),
+        "schema": _integer(),
+        "settings": Text("a text is expected"),
+        "epoch": _integer(-(2**62), 2**62),  # [ns]
+        "noise": list_of(_real(1e-9, LARGEST_VALUE), 2),  # [N, N·m]
+        "rate": _real(1.0, 1e5),
+        "following": _table({k: reader for k, (_, reader) in FOLLOWING.items()}),
+        "filter": lambda value, where: value,
+    }
+    read = _table(readers)(content, "")
     online = node.online(read["noise"], read["rate"])
-    following = _table(read["following"], {k: check for k, (_, check) in FOLLOWING.items()})
     filter = _filter(online, read["filter"])
-    values = {FOLLOWING[name][0]: value for name, value in following.items()}
+    values = {FOLLOWING[name][0]: value for name, value in read["following"].items()}
     with np.errstate(all="ignore"):  # what overflows is refused
         estimate = np.concatenate([filter.values, np.diag(filter.covariance)])
     if not (np.abs(estimate) <= LARGEST_VALUE).all():
@@ -152,93 +140,63 @@ def _filter(online: Online, content: object) -> State:
     """Return the filter's state; its triangle has a row a parameter, and one for the rest."""
     filter = online.filter
     size = len(filter.floor) + 1
-
-    def blocks(value: object) -> tuple[Array, ...]:
-        if not isinstance(value, list) or len(value) > filter.lag:
-            raise ValueError(f"waiting: at most {filter.lag} blocks are expected")
-        return tuple(_array(rows, (WINDOW_ROWS, size), LARGEST_ENTRY) for rows in value)
-
-    read = _table(
-        content,
-        {
-            "factor": lambda value: _array(value, (size, size), LARGEST_ENTRY),
-            "waiting": blocks,
-            "steps": _integer,
-            "doubted": partial(_integer, most=filter.confirm),
-            "skipping": partial(_integer, most=filter.lag),
-        },
-    )
-    factor = read["factor"]
+    # information of years at kilohertz is far below
+    row = list_of(_real(-1e15, 1e15), size)
+    block = list_of(row, 6)  # the components of a wrench
+    readers: dict[str, Reader[Any]] = {
+        "factor": list_of(row, size),
+        "waiting": list_of(block),
+        "steps": _integer(),
+        "doubted": _integer(most=filter.confirm),
+        "skipping": _integer(most=filter.lag),
+    }
+    read = _table(readers)(content, "filter")
+    factor, waiting = np.array(read["factor"]), tuple(map(np.array, read["waiting"]))
+    if len(waiting) > filter.lag:
+        raise ValueError(f"waiting: at most {filter.lag} blocks are expected")
     if np.tril(factor, -1).any() or not (np.diag(factor)[:-1] > 0.0).all():
         raise ValueError("factor: it is no triangle of information")
-    return State(factor, read["steps"], read["waiting"], read["doubted"], read["skipping"])
+    return State(factor, read["steps"], waiting, read["doubted"], read["skipping"])
 
 
-def _table(value: object, checks: Mapping[str, Check]) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or set(value) != set(checks):
-        raise ValueError(f"a table of {', '.join(checks)} is expected")
-    made = {}
-    for name, check in checks.items():
-        try:
-            made[name] = check(value[name])
-        except ValueError as problem:
-            raise ValueError(f"{name}: {problem}") from problem
-    return made
+def _table(readers: Mapping[str, Reader[Any]]) -> Section[dict[str, Any]]:
+    """Return the reader of a table that has all of these keys."""
+    return Section(dict, readers, readers)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a text is expected")
-    return value
+def _integer(least: int = 0, most: int = 2**53) -> Reader[int]:
+    def read(value: object, where: str) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise ValueError(f"{where}: a whole number from {least} to {most} is expected")
+        return value
+
+    return read
 
 
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false is expected")
-    return value
+def _real(least: float, most: float) -> Reader[float]:
+    def read(value: object, where: str) -> float:
+        """Return the number, or raise `ValueError`."""
+        if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
+            raise ValueError(f"{where}: a number from {least:g} to {most:g} is expected")
+        return float(value)  # type: ignore[arg-type]
+
+    return read
 
 
-def _integer(value: object, least: int = 0, most: int = LARGEST_COUNT) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"a whole number from {least} to {most} is expected, not {shown(value)}")
-    return value
+def _mass(value: object, where: str) -> float | None:
+    return None if value is None else _real(-LARGEST_VALUE, LARGEST_VALUE)(value, where)
 
 
-def _real(value: object, least: float = -LONGEST, most: float = LONGEST) -> float:
-    if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
-        raise ValueError(f"a number from {least:g} to {most:g} is expected, not {shown(value)}")
-    return float(value)  # type: ignore[arg-type]
-
-
-def _mass(value: object) -> float | None:
-    return None if value is None else _real(value, -LARGEST_VALUE, LARGEST_VALUE)
-
-
-def _array(
-    value: object, shape: tuple[int, int], largest: float, least: float | None = None
-) -> Array:
-    count, size = shape
-    rows: list[Any] = value if isinstance(value, list) and len(value) == count else [None]
-    if not all(isinstance(row, list) and len(row) == size for row in rows):
-        raise ValueError(f"numbers of shape {shape} are expected")
-    low = -largest if least is None else least
-    return np.array([[_real(x, low, largest) for x in row] for row in rows])
-
-
-def _noise(value: object) -> tuple[float, float]:
-    force, moment = _array([value], (1, 2), LARGEST_VALUE, SMALLEST_NOISE)[0].tolist()
-    return force, moment
-
-
+TIME = _real(-1e10, 1e10)  # [s]
 # Fields of `OnlineState` beside its filter and what they may be, by their names in the file.
-FOLLOWING: Mapping[str, tuple[str, Check]] = {
-    "time": ("time", _real),
-    "since": ("changed_at", _real),
+FOLLOWING: Mapping[str, tuple[str, Reader[Any]]] = {
+    "time": ("time", TIME),
+    "since": ("changed_at", TIME),
     "known": ("announced_mass", _mass),
-    "settled": ("settled", _truth),
-    "rested": ("settled_at", _real),
-    "restless": ("restless_changes", _integer),
-    "begged": ("motion_requested", _truth),
-    "windows": ("windows", partial(_integer, least=1)),
-    "spikes": ("spikes", _integer),
+    "settled": ("settled", truth),
+    "rested": ("settled_at", TIME),
+    "restless": ("restless_changes", _integer()),
+    "begged": ("motion_requested", truth),
+    "windows": ("windows", _integer(1)),
+    "spikes": ("spikes", _integer()),
 }

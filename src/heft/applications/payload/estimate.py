@@ -23,13 +23,8 @@ from heft.information import (
 from heft.plants import HeldBody, Point, Problem, Unknowns
 from heft.signals import WhiteWeak
 
-PRIOR = 1e-6  # effective samples: consistency, and nothing else
-WEIGHT = 9.81  # [N/kg]
-LIGHT = 3.0  # times a sample's noise, of a weight that is next to none
-WIDEST = 0.5  # [m] radius of gyration: more has inertia, and no weight to go with it
 LONGEST = 2.0  # [m] from a sensor to a centre of mass
 TURNED = math.radians(5.0)  # a mounting that is worth a finding
-REFUSED = math.radians(30.0)  # a mounting without which the answer is worth nothing
 BETTER = 0.5  # of the residual's energy that must go for a mounting to count as turned
 TEN = slice(PARAMETER_COUNT)
 
@@ -88,7 +83,8 @@ class Weighed:
         nominal[TEN] = inertia.from_body(mass, ten[1:4] / mass, 0.05**2 * mass * np.eye(3))
         space = replace(self.plant.space, nominal=nominal)
         triangle = self.estimate.information.combined(self.estimate.weights())
-        fit = PhysicallyConsistent(strength=PRIOR, margin=1e-6)
+        # a prior of consistency, and nothing else
+        fit = PhysicallyConsistent(strength=1e-6, margin=1e-6)
         return np.array(fit.fit(triangle, space).parameters.values), False
 
     @cached_property
@@ -298,7 +294,7 @@ def of_mounting(turned: Array, share: float) -> list[Finding]:
         return []
     rows = ", ".join("[" + ", ".join(f"{x:.4f}" for x in row) + "]" for row in turned)
     less, setting = f"{100.0 * (1.0 - share):.0f}% less", f"rotation = [{rows}]"
-    if by > REFUSED:
+    if by > math.radians(30.0):  # without it the answer is worth nothing
         raise InvalidRecording(
             "the sensor's axes are turned against the motion's",
             argument="force",
@@ -382,8 +378,10 @@ def of_mass(plain: Weighed) -> list[Finding]:
     seen, gyration = plain.seen.all(), 0.0
     if seen:
         gyration = math.sqrt(max(float(np.trace(plain.inertia)) / 2.0, 0.0) / max(mass, 1e-9))
-    weight, noise = WEIGHT * mass, plain.noise[0]
-    if mass >= 2.0 * std and weight > LIGHT * noise and gyration < WIDEST:
+    weight, noise = 9.81 * mass, plain.noise[0]  # [N/kg]
+    # Within three times a sample's noise there is next to no weight; a radius of gyration of half
+    # a metre is of inertia that has no weight to go with it.
+    if mass >= 2.0 * std and weight > 3.0 * noise and gyration < 0.5:
         return []
     return [
         Finding(

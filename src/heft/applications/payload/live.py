@@ -39,7 +39,6 @@ from .sensors import Sensors
 
 PAGE = "applications/payload/live_page.html.jinja"
 SCHEMA = 1
-MOST_EVENTS = 50  # shown on the page
 FASTEST = 1000.0  # [Hz]
 
 
@@ -119,7 +118,7 @@ class LiveWeighing:
             if self.serve is not None:
                 html = render(PAGE)
                 page = stack.enter_context(served(self.serve, html, policy_of(html)))
-                events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+                events: deque[dict[str, Any]] = deque(maxlen=50)  # shown on the page
 
                 def show(update: Update[NodeState]) -> None:
                     events.extend(update.stamped())

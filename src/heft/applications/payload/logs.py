@@ -40,14 +40,10 @@ SLOW_POSES = 0.5  # [s] between samples that are poses, not a motion
 STILL = 0.02  # [rad/s] below which nothing turns
 FROZEN = 0.5  # [s] for which a noisy signal does not repeat itself while others of its kind change
 LIVE = Alignment(())  # whose criteria of frozen samples are those of logs too
-APART = 1.0  # [s] between times at which a bias begins anew; between them jumps say enough
 SIDE = 5  # samples on each side of a jump
-JUMP = 10.0  # times the usual, of a jump that is one
 REST, NEARLY = 5.0, 0.1  # times the usual, and of the jump: what a zeroed sensor may still tell
 STUCK = 5  # samples in a row at a signal's extreme that make it a limit
 FASTEST = 20.0  # [m/s] at which anything that holds a load moves
-BETWEEN = 1.0  # [s] between logs that are put one behind the other
-LIKE = 1.2  # between the rates of logs that are weighed together
 UNITS = {"force": "N", "torque": "N·m", "acc": "m/s²", "omega": "rad/s", "pos": "m"}
 
 
@@ -108,7 +104,8 @@ def read(recording: Recording, sensors: Sensors, robot: Robot | None = None) -> 
                     findings += (_zeroed(device.name, jump),)
                     v[time <= jump.time] += jump.size
                     at = jump.time - device.delay
-                    if min(abs(at - t) for t in (time[0], time[-1], *zeroed)) > APART:
+                    # within a second of another time jumps say enough
+                    if min(abs(at - t) for t in (time[0], time[-1], *zeroed)) > 1.0:
                         zeroed.append(at)
     *masks, moves = (good for good, _ in seen)
     late = [
@@ -153,7 +150,8 @@ def jumps(time: Array, wrench: Array) -> list[Jump]:
     size, rest = (np.linalg.norm(x.reshape(-1, 2, 3), axis=2) for x in (jump, after))
     noise = np.linalg.norm(usual.reshape(2, 3), axis=1)
     to_zero = (rest <= REST * noise + NEARLY * size).all(axis=1)
-    hits = np.flatnonzero((np.abs(jump) > JUMP * usual).any(axis=1))
+    # a jump is ten times what is usual
+    hits = np.flatnonzero((np.abs(jump) > 10.0 * usual).any(axis=1))
     steps = np.sum((np.diff(wrench, axis=0)[SIDE - 1 :][:count] / usual) ** 2, axis=1)
     groups = np.split(hits, np.flatnonzero(np.diff(hits) > SIDE) + 1) if len(hits) else []
     places = [int(group[np.argmax(steps[group])]) for group in groups]
@@ -350,7 +348,7 @@ def one_behind_another(logs: Sequence[Held]) -> tuple[Held, ...]:
     end, moved = 0.0, []
     for log in logs:
         time = (log.time - log.time[0]) / unit + end
-        end = float(time[-1]) + max(BETWEEN, 10.0 * float(np.median(np.diff(time))))
+        end = float(time[-1]) + max(1.0, 10.0 * float(np.median(np.diff(time))))
         moved.append(replace(log, time=time))
     return tuple(moved)
 
@@ -369,7 +367,7 @@ def require_alike(logs: Sequence[Held]) -> None:
             cure="weigh them apart",
         )
     steps = [float(np.median(np.diff(log.time))) for log in logs]
-    if not is_still(logs[0]) and max(steps) > LIKE * min(steps):
+    if not is_still(logs[0]) and max(steps) > 1.2 * min(steps):
         raise InvalidRecording(
             "logs of different rates are not weighed together",
             argument="LOGS",

@@ -27,13 +27,7 @@ from heft.streams import Alignment, AlignmentState, Device, Event, Piece
 from .online import Online, OnlineState
 from .sensors import Motion, Sensors, devices_of, estimated_noise, joined, motion_of, on_load
 
-HALF_STEP = 0.01  # [s] of the central differences by which velocities are taken
-CALIBRATION = 1.0  # [s] of samples from which rate and noise are estimated
-SLOWEST = 50.0  # [Hz]
-SAME_RATE = 0.2  # relative change of the rate up to which it counts as constant
 RATE_SAMPLES = 100  # steps whose median is the rate
-MOST_FOREIGN = 16  # names
-OUTAGE = 0.05  # [s] without samples beyond which none are counted as lost: there were none
 # As health reports them; `heft.streams.alignment` explains those that are its own.
 COUNTS = (
     "garbage",  # messages that cannot be decoded
@@ -127,7 +121,8 @@ class Node:
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """Devices listened to: the first gives the sample times, the last the motion."""
-        return devices_of(self.sensors, self.motion, HALF_STEP)
+        # central differences over 10 ms to either side give velocities
+        return devices_of(self.sensors, self.motion, 0.01)
 
     @cached_property
     def alignment(self) -> Alignment:
@@ -155,7 +150,7 @@ class Node:
         """
         alignment, aligned = self.alignment.step(state.alignment, now, pieces)
         events = [Event(state.time, n.name, n.message) for n in aligned.notices]
-        foreign = tuple(dict.fromkeys((*state.foreign, *aligned.foreign)))[:MOST_FOREIGN]
+        foreign = tuple(dict.fromkeys((*state.foreign, *aligned.foreign)))[:16]
         state = replace(state, alignment=alignment, foreign=foreign)
         state = state.counted({**aligned.counts, "garbage": garbage})
         if (samples := aligned.samples) is not None:
@@ -183,17 +178,17 @@ class Node:
         if len(newest) <= RATE_SAMPLES:
             return state, []
         rate, measured = state.online.rate, 1.0 / float(np.median(np.diff(newest)))
-        if abs(measured / rate - 1.0) <= SAME_RATE:
+        if abs(measured / rate - 1.0) <= 0.2:
             return state, []
         message = f"{measured:.3g} Hz instead of {rate:.3g}"
         event = Event(float(samples.time[-1]), "rate changed", message)
         return replace(state, waiting=samples, newest=newest[-1:], rate_known=False), [event]
 
     def _calibrated(self, state: NodeState, waiting: Held) -> NodeState:
-        if waiting.time[-1] - waiting.time[0] < CALIBRATION:
+        if waiting.time[-1] - waiting.time[0] < 1.0:  # rate and noise are estimated of a second
             return state
         step = float(np.median(np.diff(waiting.time)))
-        if step > 1.0 / SLOWEST:
+        if step > 0.02:  # below 50 Hz wrenches are too far apart
             return replace(state, waiting=None).counted({"slow": len(waiting.time)})
         noise = state.noise or estimated_noise(waiting.wrench)
         online = self.online(noise, 1.0 / step)
@@ -310,4 +305,5 @@ def _weighed(state: NodeState) -> tuple[NodeState, list[Event]]:
 
 def _missing(steps: Array, step: float) -> int:
     """Return the number of samples missing in holes shorter than an outage."""
-    return int(np.maximum(np.round(steps[steps <= OUTAGE] / step) - 1, 0).sum())
+    # longer than 50 ms none were there to be lost
+    return int(np.maximum(np.round(steps[steps <= 0.05] / step) - 1, 0).sum())

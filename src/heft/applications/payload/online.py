@@ -26,16 +26,13 @@ from heft.signals import follows, replace_outliers, weak_form
 from heft.streams import Event
 
 SPIKE = 8.0  # standard deviations from its neighbours' median beyond which a sample is an outlier
-NEIGHBOURS = 5
 CALM = 1.0  # [s] of a settled mass after which a change is taken for a real one
-RESTLESS = 5  # consecutive changes without calm that show the wrench is no rigid load's
 NO_BODY = (
     "what is felt is not one body's weight: look at the sensor's frame, its units [N, N·m] and "
     "noise, and at what else touches the load"
 )
 # Prior information (1/std) on each inertial parameter: ± 100 kg, 100 kg·m, 100 kg·m².
 IGNORANCE = 1e-2
-BIAS_IGNORANCE = (1e-3,) * 3 + (1e-2,) * 3  # ± 1000 N, 100 N·m
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +147,8 @@ class Online:
         walk = math.sqrt(stride) * np.repeat(self.bias_walk, 3) * (self.bias == "auto")
         biases = 6 if self.unknowns.bias else 0
         return Filter(
-            floor=(IGNORANCE,) * PARAMETER_COUNT + BIAS_IGNORANCE[:biases],
+            # biases within ± 1000 N, 100 N·m
+            floor=(IGNORANCE,) * PARAMETER_COUNT + ((1e-3,) * 3 + (1e-2,) * 3)[:biases],
             forgetting=1.0 if self.memory is None else math.exp(-stride / self.memory),
             every=10,
             lag=math.ceil(self.windows.length / stride - 1e-9),
@@ -220,14 +218,10 @@ class Online:
             events.append(Event(now, "changed", message))
         calm = state.settled and now - state.settled_at >= CALM
         restless = 0 if calm else state.restless_changes + 1
-        if restless == RESTLESS:
+        if restless == 5:  # so many without calm: the wrench is no rigid load's
             events.append(Event(now, "no body", NO_BODY))
         state = replace(
-            state,
-            changed_at=now,
-            settled=False,
-            restless_changes=restless,
-            motion_requested=False,
+            state, changed_at=now, settled=False, restless_changes=restless, motion_requested=False
         )
         return state, events
 
@@ -287,5 +281,5 @@ def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:
     Args:
         noise: Standard deviation of each channel, shape (6,) [N, N·m].
     """
-    calm, far = replace_outliers(wrench, NEIGHBOURS, SPIKE * noise)
+    calm, far = replace_outliers(wrench, 5, SPIKE * noise)
     return calm, int(far.any(axis=1).sum())

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heft import __version__
+from heft.applications.identification import BODY
 from heft.arrays import Array
 from heft.display import rounded
-from heft.files import format_number, put, require_own, workshop
-from heft.information import AXES, Check, Finding, Verdict, inertia, verdict
+from heft.files import format_number, json_text, new_folder, require_own
+from heft.information import Check, Finding, Verdict, inertia, verdict
 from heft.models import GainsOptions, load_settings
 from heft.plants import CHANNEL_UNITS, CHANNELS
 
@@ -28,13 +29,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 FILES = ("estimate.json", "payload.txt", "robot.toml", "report.html")
-NAMES = (
-    "payload.mass",
-    *(f"payload.com.{a}" for a in AXES),
-    *(f"payload.inertia.{AXES[i]}{AXES[j]}" for i, j in inertia.INERTIA_INDEX),
-)
-UNITS = ("kg", "m", "m", "m", *("kg·m²",) * 6)
-SOFTENED = 1.0 - 1e-4  # factor of correlations in files
+NAMES = tuple(f"payload.{name}" for name, _ in BODY)
+UNITS = tuple(unit for _, unit in BODY)
 UNSURE_WARN, UNSURE_FAIL = 0.03, 0.2  # standard deviation of the mass over it
 CUT_SHORT = "source failed"  # note of a result of a part of what was to be weighed
 
@@ -288,7 +284,7 @@ def gains_toml(payload: Payload) -> str:
         covariance = payload.gains_covariance[np.ix_(unsure, unsure)]
         sizes = np.sqrt(np.diag(covariance))
         # rounded, it is definite still
-        halves = np.tril(np.round(SOFTENED * covariance / np.outer(sizes, sizes), 6), -1)
+        halves = np.tril(np.round((1.0 - 1e-4) * covariance / np.outer(sizes, sizes), 6), -1)
         shown = (np.eye(len(sizes)) + halves + halves.T).tolist()
         lines += [
             "# Their errors have much in common. Where the logs are of the day that the gains were",
@@ -317,15 +313,10 @@ def write(payload: Payload, out: Path, report: Callable[[Payload], str] | None =
         InvalidSetting: If the folder holds other files.
     """
     refuse_foreign(out)
-    place = out.resolve()
-    with workshop(place) as folder:
-        new = folder / "results"
-        new.mkdir()
-        contract = json.dumps(to_json(payload), indent=1, ensure_ascii=False, allow_nan=False)
-        (new / "estimate.json").write_text(contract + "\n", encoding="utf-8")
+    with new_folder(out.resolve()) as new:
+        (new / "estimate.json").write_text(json_text(to_json(payload)), encoding="utf-8")
         (new / "payload.txt").write_text(text(payload) + "\n", encoding="utf-8")
         if report is not None:
             (new / "report.html").write_text(report(payload), encoding="utf-8")
         if payload.gains and payload.verdict != "poor":
             (new / "robot.toml").write_text(gains_toml(payload), encoding="utf-8")
-        put(new, place)

@@ -34,7 +34,6 @@ from .estimate import Weighed
 from .payload import NAMES, UNITS, Payload, settings, withheld
 
 DRAWN_POINTS = 100_000  # over all curves of a page
-ALONE = ("before", "robot without the load (dashed)")
 
 
 def html(payload: Payload) -> str:
@@ -74,7 +73,7 @@ def html(payload: Payload) -> str:
         why=why,
         notes=payload.notes,
         plots=plots,
-        beside=[ALONE] if isinstance(source, Carried) else [],
+        beside=[("before", "robot without the load (dashed)")] * isinstance(source, Carried),
         files=Table(
             "Files",
             ("role", "file", "SHA-256"),
@@ -88,15 +87,17 @@ def html(payload: Payload) -> str:
 def _withheld(payload: Payload, why: str | None) -> list[str]:
     """Return what is not stated, and why, as sentences."""
     failed = ", ".join(c.name for c in payload.checks if c.status == "fail")
-    said = [f"the lines to paste, since {why}{f' ({failed})' if failed else ''}."] if why else []
+    sentences = (
+        [f"the lines to paste, since {why}{f' ({failed})' if failed else ''}."] if why else []
+    )
     unseen = [
         n.removeprefix("payload.") for n, x in zip(NAMES, payload.body, strict=True) if x != x
     ]
     if unseen:
-        said.append(f"{', '.join(unseen)}: this motion does not show them.")
+        sentences.append(f"{', '.join(unseen)}: this motion does not show them.")
     if unseen and not why:
-        said.append("In the lines to paste the load is a point.")
-    return said
+        sentences.append("In the lines to paste the load is a point.")
+    return sentences
 
 
 def _of_joints(carried: Carried) -> tuple[Scene, list[Plot], str]:
@@ -106,7 +107,7 @@ def _of_joints(carried: Carried) -> tuple[Scene, list[Plot], str]:
     with_load, without = list[Trace](), list[Trace]()
     errors = [
         plant_scores(problem, base.spread(values), problem.corner, traces).list
-        for values, traces in ((carried.alone, without), (carried.held, with_load))
+        for values, traces in ((carried.alone, without), (carried.loaded_base, with_load))
     ]
     before, after = ([s for s in scores if s.counts] for scores in errors)
     worst = max(range(len(after)), key=lambda k: after[k].total)
@@ -117,19 +118,19 @@ def _of_joints(carried: Carried) -> tuple[Scene, list[Plot], str]:
     channels = problem.plant.channels
     points = DRAWN_POINTS // max(sum(len(t.curves) for t in with_load), 1)
     plots = [
-        _torque(held.thinned(points), alone.thinned(points), channels[c].unit, trace.path)
+        _torque(loaded.thinned(points), alone.thinned(points), channels[c].unit, trace.path)
         for trace, other in zip(with_load, without, strict=True)
-        for c, (held, alone) in enumerate(zip(trace.curves, other.curves, strict=True))
+        for c, (loaded, alone) in enumerate(zip(trace.curves, other.curves, strict=True))
     ]
     first = next(iter(problem.samples()))
     return _holding(robot, first.motion.position[:, 0], carried), plots, sentence
 
 
-def _torque(held: Curve, alone: Curve, unit: str, log: str) -> Plot:
-    start = float(held.time[0])
+def _torque(loaded: Curve, alone: Curve, unit: str, log: str) -> Plot:
+    start = float(loaded.time[0])
     label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
     other = Series("without the load", "before", alone.time - start, alone.predicted, "dashed")
-    return over_time(held, start, held.name, f"time {log}", label, other)
+    return over_time(loaded, start, loaded.name, f"time {log}", label, other)
 
 
 def _holding(robot: Robot, pose: Array, carried: Carried) -> Scene:

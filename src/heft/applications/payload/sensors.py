@@ -59,7 +59,6 @@ from heft.plants import GraspingPoint, Held, at_first
 from heft.streams import Device
 
 Bias = Literal["none", "constant", "auto"]
-LOOSEST = 0.3  # relative standard deviation of a gain
 
 
 @dataclass(frozen=True)
@@ -237,7 +236,7 @@ SENSOR_KEYS: dict[str, Keys] = {
         "delay": number,
         "gain": list_of(GAIN, 6),
         "gain_std": Number(
-            "this says nothing of a gain", above=0.0, most=LOOSEST, cure="say 0.02 for 2 %"
+            "this says nothing of a gain", above=0.0, most=0.3, cure="say 0.02 for 2 %"
         ),
     },
     "imu": {**EVERY_SENSOR, "noise": _noise("gyro")},

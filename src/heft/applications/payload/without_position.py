@@ -28,10 +28,8 @@ from heft.signals import between_gaps
 
 from .estimate import TEN, Weighed
 
-HIGHEST = 0.5  # [Hz] of the force that tells the mass
 LONGEST = 12_000  # samples that are transformed at once
 NEIGHBOURS = 4  # frequencies whose residuals tell the noise of one
-SWEEPS = 4  # of the noise's spectrum
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +126,7 @@ def _hung(logs: Sequence[Held], unknowns: Unknowns, noise: float) -> tuple[Array
     y, Y = (np.concatenate([p[i] for p in pieces]) for i in (1, 2))
     starts = np.cumsum([len(k) for k, _, _ in pieces])[:-1]
     variance = np.concatenate([noise**2 + (k / k[-1]) ** 4 for k, _, _ in pieces])
-    for _ in range(SWEEPS):
+    for _ in range(4):  # of the noise's spectrum
         rows = (Y / np.sqrt(variance)[:, None, None]).reshape(-1, columns)
         right = (y / np.sqrt(variance)[:, None]).ravel()
         inverse = np.linalg.pinv(rows)
@@ -164,7 +162,7 @@ def _transformed(log: Held, unknowns: Unknowns) -> Iterator[tuple[Array, Array, 
             part = log.part(slice(first, min(first + LONGEST, gapless.stop)))
             time = part.time - part.time[0]
             lasts = float(time[-1])
-            k = np.arange(1.0, int(2.0 * lasts * HIGHEST) + 1)
+            k = np.arange(1.0, int(lasts) + 1)  # up to 0.5 Hz the force tells the mass
             if not len(k):
                 continue
             w = np.pi * k / lasts
