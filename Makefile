@@ -3,15 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
-JOBS ?= 2
+JOBS ?= 3
 
 .PHONY: demo test lint bench docs lock wheel clean
 
 demo: $(STAMP)
 	$(BIN)/heft demo --out demo-out
 
-# The jobs share the cores: small matrices are no work for threads of their own. Each begins with half
-# of the files and takes over what the other has left, so that what tests of a file share is made once.
+# One more job than cores: tests of networks and processes wait. Small matrices are no work for threads
+# of their own. Each job begins with its share of the files and takes over what others have left, so
+# that what tests of a file share is made once.
 # Bytecode is kept, whatever the surroundings ask for: else each process that a test starts compiles
 # all of heft.
 test: $(STAMP)

@@ -181,7 +181,8 @@ def test_every_cure_that_is_printed_or_written_is_answered_by_the_wheel(wheel: P
     """As they stand, but for where packages come from."""
     texts = [p.read_text(encoding="utf-8") for p in (ROOT / "src").rglob("*.py")]
     texts += [p.read_text(encoding="utf-8") for p in [ROOT / "README.md", *ROOT.glob("docs/*.md")]]
-    cures = {install(extra) for text in texts for extra in re.findall(r'install\("(\w+)"\)', text)}
+    named = r'(?:install\(|optional_library\("\w+", message, )"(\w+)"'
+    cures = {install(extra) for text in texts for extra in re.findall(named, text)}
     cures |= {c for text in texts for c in re.findall(r"pip install '[\w-]+\[[\w,]+\]'", text)}
     assert {install(extra) for extra in USES} <= cures
     asked = [shlex.split(cure)[2] for cure in sorted(cures)]

@@ -150,7 +150,7 @@ class SimulatedRobot:
         if own is None:
             return np.zeros_like(q)
         rows = np.moveaxis(own.rows(q.T, v.T, np.zeros_like(q.T)), 2, 0)
-        return np.asarray(np.einsum("nck,...k->nc", rows, standard[..., self._first_own :]))
+        return np.asarray(np.sum(rows * standard[..., None, self._first_own :], axis=-1))
 
     def _speed(self, drive: int) -> float:
         """Return the speed s of a drive's smoothed Coulomb friction F tanh(w/s) [rad/s or m/s]."""
