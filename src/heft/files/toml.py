@@ -274,7 +274,7 @@ def rotation_rows(value: object, where: str) -> tuple[tuple[float, ...], ...]:
     rows = rows_of(number)(value, where)
     turn = np.array(rows)
     if turn.shape != (3, 3) or not (
-        np.allclose(turn @ turn.T, np.eye(3), atol=(1e-3)) and np.linalg.det(turn) > 0.0
+        np.allclose(turn @ turn.T, np.eye(3), atol=1e-3) and np.linalg.det(turn) > 0.0
     ):
         raise InvalidSetting(
             "this is no rotation",
