@@ -60,27 +60,31 @@ def _forward(L, B):  # type: ignore[no-untyped-def]
 
 @contracted
 def _predict(step, X, P, work, wide):  # type: ignore[no-untyped-def]
+    """Overwrite X by Φ X + [Γ d] and P by Φ P Φᵀ + Q; Φ of coloured noise is mostly zeros."""
     Phi, Gamma, defect, Q = step
     s, c = X.shape
     for i in range(s):
-        for j in range(c):
-            total = Gamma[i, j] if j < c - 1 else defect[i]
-            for k in range(s):
-                total += Phi[i, k] * X[k, j]
-            wide[i, j] = total
-        for j in range(s):
-            total = 0.0
-            for k in range(s):
-                total += Phi[i, k] * P[k, j]
-            work[i, j] = total
+        work[i] = 0.0
+        wide[i, : c - 1] = Gamma[i]
+        wide[i, c - 1] = defect[i]
+        for k in range(s):
+            if Phi[i, k] != 0.0:
+                for j in range(c):
+                    wide[i, j] += Phi[i, k] * X[k, j]
+                for j in range(s):
+                    work[i, j] += Phi[i, k] * P[k, j]
     X[:] = wide
+    P[:] = work.T
+    work[:] = Q
     for i in range(s):
-        for j in range(i + 1):
-            total = Q[i, j]
-            for k in range(s):
-                total += work[i, k] * Phi[j, k]
-            P[i, j] = total
-            P[j, i] = total
+        for k in range(s):
+            if Phi[i, k] != 0.0:
+                for j in range(s):
+                    work[i, j] += Phi[i, k] * P[k, j]
+    for i in range(s):
+        for j in range(i + 1):  # symmetric, whatever is rounded
+            P[i, j] = work[i, j]
+            P[j, i] = work[i, j]
 
 
 @contracted
