@@ -60,10 +60,10 @@ class File:
         """Its text."""
         return self.path.read_text(encoding="utf-8").splitlines()
 
-    @cached_property
+    @property
     def nodes(self) -> tuple[Any, ...]:
         """All nodes of its syntax tree."""
-        return tuple(ast.walk(sources.syntax(self.path)))
+        return sources.nodes(self.path)
 
     @cached_property
     def functions(self) -> list[ast.FunctionDef]:

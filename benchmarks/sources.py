@@ -17,6 +17,7 @@ import re
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -60,10 +61,16 @@ def syntax(file: Path) -> ast.Module:
 
 
 @cache
+def nodes(file: Path) -> tuple[Any, ...]:
+    """Return all nodes of a file's syntax tree."""
+    return tuple(ast.walk(syntax(file)))
+
+
+@cache
 def bound(file: Path) -> dict[str, tuple[Wanted, ...]]:
     """Return what a file imports by the names that it gives it."""
     found: dict[str, list[Wanted]] = {}
-    for node in ast.walk(syntax(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             for name in node.names:
                 parts = name.name.split(".")
@@ -92,15 +99,15 @@ def named_in_texts(file: Path) -> tuple[Wanted, ...]:
     """Return the modules, folders and files that texts of a file name."""
     if file.is_relative_to(PLACES["heft"]):  # messages name commands that they do not run
         return ()
-    tree, said = syntax(file), set[str]()
+    said = set[str]()
     documentation = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes(file)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes(file):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             said |= set() if id(node) in documentation else {node.value}
     modules = {m for text in said for m in IN_TEXT.findall(text)}

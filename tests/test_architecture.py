@@ -9,11 +9,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
-from benchmarks import house
+from benchmarks import house, sources
 from benchmarks.results_file import table
 
 import heft
@@ -50,11 +49,6 @@ def path_of(module: str) -> Path:
     return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
-@cache
-def tree(module: str) -> ast.Module:
-    return ast.parse(path_of(module).read_text())
-
-
 def face_of(module: str) -> str:
     """Return the package whose face stands for a module: its room, or its application."""
     parts = module.split(".")
@@ -64,7 +58,7 @@ def face_of(module: str) -> str:
 
 def imports(module: str) -> Iterator[tuple[str, str]]:
     """Yield (module, name) of every absolute import anywhere in a module, nested ones too."""
-    for node in ast.walk(tree(module)):
+    for node in sources.nodes(path_of(module)):
         if isinstance(node, ast.ImportFrom) and not node.level:
             yield from ((str(node.module), a.name) for a in node.names)
         elif isinstance(node, ast.Import):
@@ -85,7 +79,7 @@ def test_a_room_is_entered_by_its_face() -> None:
 
 @pytest.mark.parametrize("module", [f"heft.{r}" for r in ROOMS])
 def test_a_face_holds_no_logic(module: str) -> None:
-    *first, names = tree(module).body
+    *first, names = sources.syntax(path_of(module)).body
     allowed = (ast.ImportFrom, ast.Expr)
     assert all(isinstance(node, allowed) for node in first)
     if not isinstance(names, allowed):
@@ -128,7 +122,7 @@ def test_nothing_prints_or_evaluates_text() -> None:
     for module in MODULES:
         called = {
             node.func.id
-            for node in ast.walk(tree(module))
+            for node in sources.nodes(path_of(module))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
         assert not called & {"print", "eval", "exec"}, module

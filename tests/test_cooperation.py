@@ -42,7 +42,10 @@ from heft.applications.cooperation.windows import (
     inverse,
     load_tensor,
     motion_map,
+    motion_slopes,
+    moved,
     wrench_map,
+    wrench_slopes,
 )
 from heft.cli import main
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal
@@ -151,6 +154,15 @@ def test_maps_between_frames_are_a_group(exact: Any) -> None:
     one, other = pose(1), pose(2)
     assert np.allclose(exact(composed(other, one)), exact(other) @ exact(one))
     assert np.allclose(exact(inverse(one)) @ exact(one), np.eye(len(exact(one))))
+
+
+@pytest.mark.parametrize(
+    ("exact", "slopes"), [(motion_map, motion_slopes), (wrench_map, wrench_slopes)]
+)
+def test_slopes_of_maps_are_by_turn_and_shift(exact: Any, slopes: Any) -> None:
+    own, small = pose(3), 1e-6 * np.eye(6)
+    apart = [(exact(moved(own, s)) - exact(moved(own, -s))) / 2e-6 for s in small]
+    assert np.allclose(slopes(own), apart, rtol=0.0, atol=1e-8)
 
 
 def test_windows_of_one_body_are_the_same_in_every_frame(team: SimulatedTeam) -> None:

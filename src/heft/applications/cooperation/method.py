@@ -49,7 +49,6 @@ from .windows import (
 )
 
 WIDE = SIZE + 6  # numbers of a robot's window
-SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
 @dataclass(frozen=True)
@@ -333,9 +332,7 @@ class CooperativeRun:
             D, noise = space.wrench_map(pose), self.parts[j].wrench_spread
             wrench += self._wrenches(each, j) @ D.T
             of_wrench += D @ noise @ D.T
-            if self.offset is None and j in self.belief.offsets:  # none of what is not measured
-                std = self.belief.offsets[j][list(space.wrench)] * (np.diag(noise) > 0.0)
-                of_offset = of_offset + (D * std**2) @ D.T
+            of_offset = of_offset + (D * self._offset_std(j) ** 2) @ D.T
         wrench[-1] -= mean
         values, axes = np.linalg.eigh(of_offset)
         root = (axes * np.sqrt(np.maximum(values, 0.0))) @ axes.T
@@ -466,7 +463,7 @@ class CooperativeRun:
         for _ in range(30):  # of Gauss and Newton, at most
             assert load.belief is not None
             residual = load.residual(values)
-            by_pose = [self._pose_slopes(poses, j, windows, values) for j in names]
+            by_pose = [self._pose_slopes(poses, j, load, values) for j in names]
             slopes = np.concatenate([-load.regressor(load.motion), *by_pose], axis=2)
             inverse_spread = np.linalg.inv(residual.T @ noise @ residual)
             likely = own - residual @ inverse_spread @ residual.T @ noise
@@ -507,18 +504,46 @@ class CooperativeRun:
         return cost, poses, values, grown
 
     def _pose_slopes(
-        self, poses: Mapping[int, Pose], robot: int, windows: int, values: Array
+        self, poses: Mapping[int, Pose], robot: int, load: LoadInformation, values: Array
     ) -> Array:
-        """Return the derivative of a row's residual by a robot's turn and shift, (any, r, k)."""
-        own = np.eye(self.wide * self.count + 1)
+        """Return the derivative of a row's residual by a robot's turn and shift, (any, r, k).
 
-        def residual(change: Array) -> Array:
-            there = {**poses, robot: moved(poses[robot], self.space.change(change))}
-            return self._load(own, windows, self._sums(there)).residual(values)
+        With M the map to a robot's frame and Σ its noise, what is agreed on of motions m is
+        Σ_j m_j Σ_j⁻¹ M_j S, S⁻¹ = Σ_j M_jᵀ Σ_j⁻¹ M_j.
 
-        steps = SMALL * np.eye(len(self.space.pose))
-        slopes = [(residual(step) - residual(-step)) / (2.0 * SMALL) for step in steps]
-        return np.stack(slopes, axis=2)
+        Args:
+            load: Of the unit rows at these poses.
+            values: π and offsets.
+        """
+        space, pose, own = self.space, poses[robot], self.parts[robot]
+        k, first = len(space.motion), self.wide * robot
+        made = np.zeros((len(space.pose), len(load.factor), len(space.wrench)))
+        if all(doubt.robot != robot for doubt in self.agreed.doubts):
+            slopes = np.linalg.solve(own.spread, space.motion_slopes(pose))
+            turned = space.motion_map(pose).T @ slopes
+            agreed = -load.motion[:, :k] @ (turned + np.swapaxes(turned, 1, 2))
+            agreed[:, first : first + k] += slopes
+            made -= agreed @ (load.motion_spread[:k, :k] @ (load.tensor[:k] @ values))
+        back = space.wrench_map(inverse(pose))
+        by_pose = -back @ space.wrench_slopes(pose) @ back
+        made[:, first + k : first + self.wide] += np.swapaxes(by_pose, 1, 2)
+        std = self._offset_std(robot)
+        if np.any(std):
+            # of a root of S: V (Vᵀ dS V)ᵢⱼ / (rᵢ + rⱼ) Vᵀ
+            size = len(space.load)
+            roots, axes = np.linalg.eigh(load.tensor[k, :, size:])
+            sums = np.maximum(roots[:, None] + roots, 1e-12 * roots[-1])
+            half = (by_pose * std**2) @ back.T
+            rotated = axes.T @ (half + np.swapaxes(half, 1, 2)) @ axes
+            made[:, -1] -= (rotated / sums) @ (axes.T @ values[size:]) @ axes.T
+        return np.moveaxis(made, 0, 2)
+
+    def _offset_std(self, robot: int) -> Array:
+        """Return the prior deviation of an offset while it is unknown, of what is measured."""
+        if self.offset is not None or robot not in self.belief.offsets:
+            return np.zeros(len(self.space.wrench))
+        measured = np.diag(self.parts[robot].wrench_spread) > 0.0
+        return np.asarray(self.belief.offsets[robot][list(self.space.wrench)] * measured)
 
     def _slow(self, moments: Array, noise: Array) -> Array:
         """Return the noise of rows as sums over neighbours have it, each counted as `overlap`.

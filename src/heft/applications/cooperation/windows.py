@@ -178,6 +178,19 @@ def wrench_map(pose: Pose) -> Array:
     return made
 
 
+def wrench_slopes(pose: Pose) -> Array:
+    """Return the derivative of D by a small turn in the second frame and by t, shape (6, 6, 6).
+
+    Args:
+        pose: R and t that take coordinates of the one frame to those of the other.
+    """
+    R, t = pose
+    made, turns = np.zeros((6, 6, 6)), skew(np.eye(3)) @ R
+    made[:3, :3, :3] = made[:3, 3:, 3:] = made[3:, :3, 3:] = turns
+    made[:3, :3, 3:] = skew(t) @ turns
+    return made
+
+
 def load_tensor() -> Array:
     """Return Z: a window's regressor of the ten parameters is Σ_k motion_k Z_k, shape (18, 6, 10).
 
@@ -253,6 +266,10 @@ class Space:
     def wrench_map(self, pose: Pose) -> Array:
         """Return D of these components, square."""
         return np.asarray(wrench_map(pose)[self._meshes[1]])
+
+    def wrench_slopes(self, pose: Pose) -> Array:
+        """Return the derivative of D by the turns and shifts used, shape (any, r, r)."""
+        return np.asarray(wrench_slopes(pose)[np.ix_(self.pose, self.wrench, self.wrench)])
 
     def load_map(self, pose: Pose) -> Array:
         """Return the map of the load's parameters to another frame, square."""
