@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import arms, wrist
+from benchmarks import arms, few_joints, wrist
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.payload.by_torques import WeighCarried
@@ -45,6 +45,7 @@ AT, LATER = 10.0, 5.0  # when a load changes, and when it is known again after t
 SHARES = (  # of the load, and how soon its change is to be announced [s]
     (0.02, 0.3), (-0.02, 0.3), (0.1, 0.1), (-0.1, 0.1), (-0.4, 0.1), (0.4, 0.1),
 )  # fmt: skip
+MOVING = 6  # the last joints of the UR10e that may move
 ROWS = None  # of the UR10e's logs that are taken; all if None
 FRICTION: str | None = None  # of the UR10e, its kind; that of the default if None
 HALVES = (("first → second half", 0, 1), ("second → first half", 1, 0))  # fitted, weighed
@@ -255,13 +256,12 @@ def robot_arm() -> Iterator[Row]:
     if not folder:
         return
     place = Path(folder) / "ur10e"
-    urdf = (place / "ur10e.urdf").read_bytes()
-    joints = Robot.from_urdf_text(urdf).joints
+    whole_urdf = (place / "ur10e.urdf").read_bytes()
+    urdf, joints = few_joints.held(whole_urdf, MOVING), Robot.from_urdf_text(whole_urdf).joints
 
     def robot(gains: Sequence[float]) -> Robot:
-        options = {
-            j: JointOptions(gain=g, friction=FRICTION) for j, g in zip(joints, gains, strict=True)
-        }
+        moving = zip(joints[-MOVING:], gains[-MOVING:], strict=True)
+        options = {j: JointOptions(gain=g, friction=FRICTION) for j, g in moving}
         return Robot.from_urdf_text(urdf, Options(joint=options))
 
     def run(name: str, first: int, last: int) -> Recording:
@@ -308,6 +308,7 @@ def robot_arm() -> Iterator[Row]:
             "LONG": 2,
             "DELAYS": DELAYS[1:],
             "ROWS": 800,
+            "MOVING": 3,
             "FRICTION": "simple",
         },
         **{"HALVES": HALVES[:1], "SHARES": ((0.4, 0.1),), "AT": 2.0, "LATER": 1.0},
