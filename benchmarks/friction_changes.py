@@ -50,7 +50,7 @@ def runs(arm: str, seed: int, changes: bool) -> tuple[Robot, list[Recording]]:
     return Robot.from_urdf_text(made.prior), logs
 
 
-@benchmark({"arms": ("so101",), "seeds": 1, "first": 0, "DURATION": 5.0})
+@benchmark({"arms": ("finger",), "seeds": 1, "first": 0, "DURATION": 5.0})
 def main(
     *, arms: tuple[str, ...] = ARMS, seeds: int = 4, first: int = 1000, show: bool = False
 ) -> Iterator[Row]:

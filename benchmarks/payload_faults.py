@@ -145,7 +145,7 @@ def weighed(arm: str, seed: int, kind: str) -> tuple[bool, float, float, str]:
     return given, float(np.max(np.abs(z))), found.mass_std, failed
 
 
-@benchmark({"arms": ("so101",), "seeds": 1, "first": 0, "kinds": ("clean", "logs exchanged")})
+@benchmark({"arms": ("finger",), "seeds": 1, "first": 0, "kinds": ("clean", "logs exchanged")})
 def main(
     *,
     arms: tuple[str, ...] = ARMS,

@@ -132,7 +132,7 @@ def one(key: Key) -> Record:
 
 @benchmark(
     {
-        **{"seeds": 1, "arm": ("z1",), "jobs": 1, "LASTING": {"duration": 2.0}},
+        **{"seeds": 1, "arm": ("finger",), "jobs": 1, "LASTING": {"duration": 2.0}},
         "KINDS": dict(list(KINDS.items())[:4:3]),
     }
 )
