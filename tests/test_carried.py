@@ -76,6 +76,7 @@ def with_gains(robot: Robot, gains: tuple[float, ...]) -> Robot:
     return Robot.from_urdf_text(robot.source, Options(joint=joints))
 
 
+@cache
 def weighed(seed: int) -> Carried:
     robot, frame, empty, loaded = experiment(seed)
     return WeighCarried(frame, settings=SETTINGS).fit(robot, [empty], [loaded])
