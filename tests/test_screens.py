@@ -22,7 +22,7 @@ from heft.display import render
 from heft.information import Check
 from heft.recordings import Recording
 from tests import test_carried, test_excite, test_free_flyer_files, test_payload
-from tests.browser import CONTRAST, browser, opened
+from tests.browser import browser, faults, opened
 from tests.wrists import sensed
 
 FLIGHT = test_free_flyer_files
@@ -133,5 +133,5 @@ def test_a_page_fits_its_screen_and_opens_with_the_answer(
                 assert pages[kind].stat().st_size < 3_000_000
             page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            ratio, text = page.evaluate(CONTRAST, "body *")
-            assert ratio >= 4.5, (kind, text)
+            if width == 1000:  # everything unfolded
+                assert faults(page) == []
