@@ -42,6 +42,7 @@ FENCE = re.compile(r"^```(python|console)([ \w]*)\n(.*?)^```\n", re.MULTILINE | 
 OTHERS = {"pip", "pipx", "uv", "make", "cd", "python", "xacro", "ros2"}
 SHARED = "heft identify arm.urdf run1.parquet --validate run2.parquet --out identified"
 WIDTH = "100"
+PICTURE = re.compile(r"!\[[^\]]*\]\((pictures/[\w-]+)\.png\)")
 
 
 @contextlib.contextmanager
@@ -248,6 +249,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def in_both(found: re.Match[str]) -> str:
+    """Return a picture as one for readers by day and one for those by night, if there are both."""
+    light = found[0].replace(".png", ".png#only-light")
+    dark = found[0].replace(".png", "-dark.png#only-dark")
+    return light + dark if (ROOT / "docs" / f"{found[1]}-dark.png").exists() else found[0]
+
+
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Put in figures and the output of code."""
     from benchmarks import readme
@@ -257,7 +265,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     text = executed(readme.filled(markdown), page.file.src_uri)
     if "<!-- modules -->" in text:
         text = text.replace("<!-- modules -->", module_table("reference/"))
-    return text.replace("<!-- readme: python -->", readme_code())
+    return PICTURE.sub(in_both, text.replace("<!-- readme: python -->", readme_code()))
 
 
 def on_post_page(output: str, **_: Any) -> str:

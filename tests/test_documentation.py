@@ -151,6 +151,10 @@ def test_a_page_of_the_site_has_no_barrier(site: Path, scheme: str) -> None:
         for kind in SHOWN:
             with opened(running, (site / f"{kind}.html").as_uri(), 1000, 800, scheme) as seen:
                 assert faults(seen.page) == [] == seen.said + seen.warned, kind
+                if kind == "robots":
+                    pictures = seen.page.locator("article img:visible").all()
+                    assert len(pictures) == 5
+                    assert all(scheme in p.get_attribute("src") for p in pictures)
 
 
 def test_a_first_result_of_ones_own_is_three_clicks_from_the_first_page(site: Path) -> None:
@@ -169,7 +173,8 @@ def test_a_robot_of_the_gallery_has_its_picture_and_the_stored_errors() -> None:
     assert len(sections) == 5
     for section in sections:
         (picture,) = re.findall(r"\]\((pictures/robot-\w+\.png)\)", section)
-        assert (ROOT / "docs" / picture).stat().st_size > 10_000
+        for shown in (picture, picture.replace(".png", "-dark.png")):
+            assert (ROOT / "docs" / shown).stat().st_size > 5_000
         name = section.partition("\n")[0]
         told = re.findall(r"\| heft, full friction \|(.*)\|\n", section)[0].split(" | ")
         own = [

@@ -60,7 +60,11 @@ ROW = """(id) => {
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return every page as a file."""
-    place = tmp_path_factory.mktemp("screens")
+    return written(tmp_path_factory.mktemp("screens"))
+
+
+def written(place: Path) -> dict[str, Path]:
+    """Write every page into a folder; return the files by kind."""
     found = identify(DEMO / "arm.urdf", [DEMO / "run1.parquet"], [DEMO / "run2.parquet"])
     for name in ("before", "after"):
         results.write(found, place / name)
@@ -102,8 +106,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     for name, text in texts.items():
         (place / f"{name}.html").write_text(text, encoding="utf-8")
-    written = {n: place / n / "report.html" for n in ("excite", "freeflyer", "coop")}
-    return {name: place / f"{name}.html" for name in texts} | written
+    folders = {n: place / n / "report.html" for n in ("excite", "freeflyer", "coop")}
+    return {name: place / f"{name}.html" for name in texts} | folders
 
 
 @pytest.fixture(scope="module")
