@@ -4,8 +4,8 @@
 
 A seven-joint arm is simulated at 1 kHz, for 20 s and for a million samples; each report is opened
 in headless Chromium, from the file to the last plot drawn, with all plots unfolded. `--pictures`
-also writes `report.png`, `report-dark.png`, `compare.png`, where viser is installed `view.png`,
-and with HEFT_DATA a picture of each measured robot, into `docs/pictures`.
+also writes those of each page, light and dark, where viser is installed `view.png`, and with
+HEFT_DATA a picture of each measured robot, into `docs/pictures`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from tests.browser import NAMES, THREE_DIMENSIONS, browser, opened
 from tests.experiments import ARMS, log, true_robot, wrong_prior
+from tests.test_screens import written
 
 from benchmarks.arms import ROBOTS, data_folder
 from benchmarks.program import benchmark
@@ -44,6 +45,8 @@ from heft.models.robot import Robot
 ARM, RATE, NOISE = "seven joints", 1000.0, 0.02
 SECONDS, MANY = 20.0, 1_000_000  # of the short log [s], samples of the long one
 REPEATS = 5
+SHOWN = ("compare", "check", "payload", "excite", "freeflyer", "coop")
+PICTURES = ROOT / "docs" / "pictures"
 DRAWN = """() => new Promise((done) => {
   document.querySelectorAll('details').forEach((d) => { d.open = true; });
   requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())));
@@ -109,42 +112,44 @@ def rows_of(
 
 
 def write_pictures(folder: Path) -> None:
-    """Write the pictures of the documentation, of the arm that comes with heft."""
-    docs = ROOT / "docs" / "pictures"
-    runs = [DEMO / "run1.parquet", DEMO / "run2.parquet"]
-    page = folder / "report.html"
-    found = identify(DEMO / "arm.urdf", runs[:1], runs[1:])
-    page.write_text(report.html(found), encoding="utf-8")
+    """Write the pictures of the documentation: light, and dark as `NAME-dark.png`."""
     with contextlib.chdir(folder):  # the picture names the folders as they are given
         changed = compare(*changing())
-    changes = folder / "changes.html"
-    changes.write_text(compare_report.html(changed), encoding="utf-8")
-    with browser() as running:
-        for name, address, scheme in (
-            ("report.png", page.as_uri(), "light"),
-            ("report-dark.png", page.as_uri() + "#friction", "dark"),
-            ("compare.png", changes.as_uri(), "light"),
-        ):
-            with opened(running, address, 1000, 1000, scheme) as seen:
-                seen.page.wait_for_timeout(500)
-                seen.page.screenshot(path=docs / name)
+    pages = written(folder)
+    pages["compare"].write_text(compare_report.html(changed), encoding="utf-8")
+    shown = {k: (pages[k].as_uri(), "") for k in SHOWN}
+    shown["report"] = pages["identify"].as_uri(), ""
+    shown["friction"] = pages["identify"].as_uri() + "#friction", ""
     if "HEFT_DATA" in os.environ:
-        write_robots(folder, docs)
+        for name, cases_of in ROBOTS.items():
+            case, page = next(iter(cases_of(data_folder()))), folder / f"{name}.html"
+            page.write_text(report.html(identify(case.robot, case.fit)), encoding="utf-8")
+            shown[f"robot-{name}"] = page.as_uri(), ".scene canvas"
+    for name, (address, part) in shown.items():
+        with browser() as running:
+            picture(running, name, address, part)
+    sensor, log_ = folder / "wrist.toml", folder / "grasp.npz"
+    replay = ["payload", "--live", "--sensor", sensor, "--replay", log_, "--speed", "0.15"]
+    with served([*replay, "--serve"]) as address, browser() as running:
+        picture(running, "live", address, "", "#mass:has-text('±')")
     try:
-        view(docs / "view.png", [DEMO / "arm.urdf", runs[0]])
-    except AttributeError:  # no address was printed
+        with served(["view", DEMO / "arm.urdf", DEMO / "run1.parquet", "--no-open"]) as address:
+            view(address)
+    except RuntimeError:  # no address was printed
         sys.stderr.write("viser is not installed: view.png stays as it is\n")
 
 
-def write_robots(folder: Path, docs: Path) -> None:
-    """Write a picture of each measured robot: its masses before and after."""
-    page = folder / "robot.html"
-    for name, cases_of in ROBOTS.items():
-        case = next(iter(cases_of(data_folder())))
-        page.write_text(report.html(identify(case.robot, case.fit)), encoding="utf-8")
-        with browser() as running, opened(running, page.as_uri(), 752, 1000) as seen:
-            seen.page.wait_for_timeout(500)
-            seen.page.locator(".scene canvas").screenshot(path=docs / f"robot-{name}.png")
+def picture(running: object, name: str, address: str, part: str, ready: str = "body") -> None:
+    """Write a page's first screen, or a part of it, light and dark, in few colours."""
+    from PIL import Image
+
+    for scheme, ending in (("light", ""), ("dark", "-dark")):
+        out = PICTURES / f"{name}{ending}.png"
+        with opened(running, address, 752 if part else 1000, 720, scheme) as seen:
+            seen.page.locator(ready).wait_for()
+            seen.page.wait_for_timeout(3000 if ready != "body" else 500)
+            (seen.page.locator(part) if part else seen.page).screenshot(path=out)
+        Image.open(out).convert("RGB").quantize(128).save(out, optimize=True)
 
 
 def changing() -> tuple[Path, Path]:
@@ -159,23 +164,26 @@ def changing() -> tuple[Path, Path]:
     return Path("october"), Path("november")
 
 
-def view(out: Path, arguments: Sequence[Path]) -> None:
-    """Write a picture of `heft view`."""
-    call = [sys.executable, "-m", "heft.cli", "view", *map(str, arguments), "--no-open"]
-    server = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
+@contextlib.contextmanager
+def served(arguments: Sequence[str | Path]) -> Iterator[str]:
+    """Yield the address that a command serves."""
+    call = [sys.executable, "-m", "heft.cli", *map(str, arguments)]
+    server = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout is not None
-    address = re.search(r"http://\S+", server.stdout.readline()).group()
-    with (
-        browser(*THREE_DIMENSIONS) as running,
-        opened(running, address, 1000, 640) as seen,
-    ):
+    said = (re.search(r"http://\S+", line) for line in server.stdout)
+    yield next(found.group() for found in said if found)
+    server.send_signal(signal.SIGINT)
+    server.wait(10.0)
+
+
+def view(address: str) -> None:
+    """Write a picture of `heft view`."""
+    with browser(*THREE_DIMENSIONS) as running, opened(running, address, 1000, 640) as seen:
         seen.page.get_by_text("masses").wait_for()
         seen.page.locator(".mantine-Notification-root button").first.click()  # no GPU here
         moment = "Math.max(...[...document.querySelectorAll('input')].map((i) => +i.value || 0))"
         seen.page.wait_for_function(f"{moment} > 3")
-        seen.page.screenshot(path=out)
-    server.send_signal(signal.SIGINT)
-    server.wait(10.0)
+        seen.page.screenshot(path=PICTURES / "view.png")
 
 
 @benchmark({"ARM": "two joints", "SECONDS": 2.0, "MANY": 20_000, "REPEATS": 1})

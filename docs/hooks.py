@@ -28,10 +28,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from markdown.extensions.toc import slugify
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from once import facts, once
@@ -44,6 +42,7 @@ FENCE = re.compile(r"^```(python|console)([ \w]*)\n(.*?)^```\n", re.MULTILINE | 
 OTHERS = {"pip", "pipx", "uv", "make", "cd", "python", "xacro", "ros2"}
 SHARED = "heft identify arm.urdf run1.parquet --validate run2.parquet --out identified"
 WIDTH = "100"
+PICTURE = re.compile(r"!\[[^\]]*\]\((pictures/[\w-]+)\.png\)")
 
 
 @contextlib.contextmanager
@@ -219,19 +218,6 @@ def command_page() -> str:
     return f"# Commands\n\nMade from the program itself.\n\n{text.replace('<', '&lt;')}"
 
 
-def colours(style: str) -> str:
-    """Return how Pygments colours code."""
-    from pygments.formatters import HtmlFormatter
-
-    return str(HtmlFormatter(style=style).get_style_defs(".highlight"))
-
-
-def anchor(heading: str, separator: str) -> str:
-    """Return a heading's place in its page; those that begin with a digit stop the theme's code."""
-    slug = slugify(heading, separator)
-    return slug if slug[:1].isalpha() else f"section{separator}{slug}"
-
-
 # --- called by MkDocs
 
 
@@ -246,20 +232,12 @@ def on_shutdown() -> None:
     gc.enable()
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Name the places of headings."""
-    config.mdx_configs["toc"]["slugify"] = anchor
-    return config
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is made from the code."""
     python = f"# Python\n\nEach module imports only what stands above it.\n\n{module_table('')}"
     made = {
         "reference/commands.md": command_page(),
         "reference/index.md": python,
-        "assets/code-light.css": colours("default"),
-        "assets/code-dark.css": colours("monokai"),
     }
     for place, content in made.items():
         files.append(File.generated(config, place, content=content))
@@ -271,12 +249,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-@event_priority(-100)  # behind the search's own
-def on_post_build(config: MkDocsConfig, **_: Any) -> None:
-    """Write the search's index as a script, too: pages of a disk may read nothing else."""
-    folder = Path(config.site_dir) / "search"
-    index = (folder / "search_index.json").read_text(encoding="utf-8")
-    (folder / "index.js").write_text(f"window.searchIndex = {index};\n", encoding="utf-8")
+def in_both(found: re.Match[str]) -> str:
+    """Return a picture as one for readers by day and one for those by night, if there are both."""
+    light = found[0].replace(".png", ".png#only-light")
+    dark = found[0].replace(".png", "-dark.png#only-dark")
+    return light + dark if (ROOT / "docs" / f"{found[1]}-dark.png").exists() else found[0]
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -288,4 +265,10 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     text = executed(readme.filled(markdown), page.file.src_uri)
     if "<!-- modules -->" in text:
         text = text.replace("<!-- modules -->", module_table("reference/"))
-    return text.replace("<!-- readme: python -->", readme_code())
+    return PICTURE.sub(in_both, text.replace("<!-- readme: python -->", readme_code()))
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the theme's dialogue for screen readers; a corner of a table heads nothing."""
+    named = output.replace('"search" role="dialog"', '"search" role="dialog" aria-label="Search"')
+    return named.replace("<th></th>", "<td></td>")

@@ -164,7 +164,7 @@ def picture() -> str:
     drawn += [box(room, places[room]) for room in arrows]
     label = "The rooms of heft on their floors; arrows are imports"
     return (
-        f'<div class="house"><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">'
+        f'<div class="house"><svg viewBox="0 0 {WIDTH} {height}" role="group" aria-label="{label}">'
         f"{tip}{''.join(drawn)}</svg></div>"
     )
 

@@ -139,7 +139,7 @@ def formulas(text: str) -> str:
 
 def _block(formula: str) -> str:
     made = _bracketed(convert(formula.strip(), display="block"))
-    return f'<div class="formula" role="region" aria-label="Formula" tabindex="0">{made}</div>'
+    return f'<div class="formula" role="group" aria-label="Formula" tabindex="0">{made}</div>'
 
 
 def _bracketed(mathml: str) -> str:

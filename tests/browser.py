@@ -10,39 +10,28 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 THREE_DIMENSIONS = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader")  # WebGL without a GPU
 
-# The least contrast of a text with what is behind it [WCAG 2.2, 1.4.3], and the text.
-CONTRAST = """(chosen) => {
-  const rgba = (text) => [...text.match(/[0-9.]+/g).map(Number), 1].slice(0, 4);
-  const over = (a, b) => [0, 1, 2].map((k) => a[3] * a[k] + (1 - a[3]) * b[k]);
-  const light = (c) => c.map((v) => v / 255)
-    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, k) => sum + [0.2126, 0.7152, 0.0722][k] * v, 0);
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const canvas = dark ? [18, 18, 18] : [255, 255, 255];
-  const behind = (one) => {
-    const own = one.parentElement ? behind(one.parentElement) : canvas;
-    return over(rgba(getComputedStyle(one).backgroundColor), own);
-  };
-  let least = [99, ""];
-  for (const one of document.querySelectorAll(chosen)) {
-    const own = [...one.childNodes].filter((n) => n.nodeType === 3);
-    const text = own.map((n) => n.data.trim()).join(" ").trim();
-    if (!text || !one.checkVisibility() || one.closest("svg, script, style, button")) continue;
-    let faded = 1;
-    for (let up = one; up; up = up.parentElement) faded *= Number(getComputedStyle(up).opacity);
-    const back = behind(one), ink = rgba(getComputedStyle(one).color);
-    const a = light(over([...ink.slice(0, 3), ink[3] * faded], back)), b = light(back);
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < least[0]) least = [ratio, text.slice(0, 60)];
-  }
-  return least;
-}"""
+
+def faults(page: object) -> list[tuple[str, str, str]]:
+    """Return what axe finds wrong with a page: rule, place, what it says.
+
+    Not looked at are the rows of buttons that the site's theme puts into code by itself. Style
+    sheets are not loaded again, which a page of a disk may not.
+    """
+    axe = pytest.importorskip("axe_playwright_python", reason="no axe: barriers stay unseen")
+    page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+    call = "axe.run({exclude: ['.md-code__nav']}, {preload: false, resultTypes: ['violations']})"
+    return [
+        (rule["id"], str(node["target"]), node["failureSummary"])
+        for rule in page.evaluate(call)["violations"]
+        for node in rule["nodes"]
+    ]
 
 
 @dataclass

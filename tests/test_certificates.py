@@ -280,6 +280,11 @@ def test_a_collision_shorter_than_a_step_is_found() -> None:
     )
     assert all(c.holds for c in certify_clearance(motion, safe) if c.of.endswith("floor"))
     assert worst(certify_clearance(motion, safe)).bound == pytest.approx(1e-3, abs=3e-4)
+    # What is said is the distance, and the limit is the distance that is required.
+    asked = certify_clearance(motion, replace(safe, required=safe.required + 0.02))
+    for one, other in zip(asked, certify_clearance(motion, safe), strict=True):
+        assert one.limit == other.limit + 0.02 and one.seen == pytest.approx(other.seen, abs=1e-3)
+        assert one.margin == pytest.approx(one.bound - one.limit, abs=1e-15)
     # A clearance smaller than what is good enough elsewhere is still proven, or found broken.
     for gap in (2e-5, -2e-5):
         shift = np.array([0.0, 0.0, 0.0, low[floor].min() - gap])

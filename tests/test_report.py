@@ -259,7 +259,7 @@ def test_the_error_beside_a_joint_s_name_is_that_of_its_score(
             share = full[trace.path].per_joint[curve.name]
             assert trace.rms_residual[c] == pytest.approx(share * trace.rms_measured[c], rel=1e-6)
             said = f"{curve.name}: rms error {trace.rms_residual[c]:.3g} N·m ({share:.1%})"
-            assert f"<figcaption>{said}</figcaption>" in text
+            assert f"<summary>{said}</summary>" in text
 
 
 def test_a_page_folds_what_is_long_and_a_wide_table_says_that_it_scrolls(
@@ -361,7 +361,8 @@ def test_plots_of_one_log_share_their_time_axis_and_the_keyboard_moves_it(
             assert value["residual"] == pytest.approx(
                 value["measured"] - value["predicted"], abs=2e-3 * (1 + abs(value["measured"]))
             )
-        page.keyboard.press("Tab")  # on to the next plot
+        page.keyboard.press("Tab")  # on to the next plot's table,
+        page.keyboard.press("Tab")  # and to the plot
         focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
         assert focused == plots.nth(1).locator("canvas").get_attribute("aria-label")
 

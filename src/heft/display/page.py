@@ -51,6 +51,20 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
 
+    @property
+    def numbers(self) -> Table:
+        """Each curve's range, where it is, and mean: what a reader needs who sees no drawing."""
+        rows = []
+        for s in self.series:
+            y = s.y if s.minus is None else s.y - s.minus
+            if (kept := np.isfinite(y) & np.isfinite(s.x)).any():
+                x, high, low = s.x[kept], y[kept], (y if s.low is None else s.low)[kept]
+                a, b = np.argmin(low), np.argmax(high)
+                shown = (low[a], x[a], high[b], x[b], np.mean(high + low) / 2.0)
+                rows.append([s.name, *(f"{v:.4g}" for v in shown)])
+        head = ("curve", "least", "at", "greatest", "at", "mean")
+        return Table(f"{self.y_label} over {self.x_label}".strip(), head, rows)
+
 
 @dataclass(frozen=True, eq=False)
 class Body:

@@ -237,7 +237,7 @@ def certify_joints(motion: BoundedMotion, limits: MotionLimits) -> tuple[Certifi
 def certify_clearance(
     motion: BoundedMotion, clearance: Clearance, proof: Proof = Proof()
 ) -> tuple[Certificate, ...]:
-    """Return a certificate of each pair's distance less the distance required.
+    """Return a certificate of each pair's distance, whose limit is the distance required.
 
     Two bodies' distance changes at most as fast as their points move towards one another: Σ |q̇ⱼ|
     times how far from the joint's axis they can be, over the joints between the two.
@@ -256,8 +256,10 @@ def certify_clearance(
         motion.duration, enclose, slack, np.zeros(count), proof, True
     )
     return tuple(
-        Certificate("clearance", " and ".join(names), -float(b), 0.0, -float(s), t, 1.0)
-        for names, b, s, t in zip(clearance.names, bound, seen, time, strict=True)
+        Certificate("clearance", " and ".join(names), float(r - b), float(r), float(r - s), t, 1.0)
+        for names, r, b, s, t in zip(
+            clearance.names, clearance.required, bound, seen, time, strict=True
+        )
     )
 
 

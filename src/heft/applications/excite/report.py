@@ -30,12 +30,9 @@ WORST = 8  # base parameters that the terminal lists
 def text_of(excited: Excited, model: Path, out: Path) -> str:
     """Return the summary for the terminal, with the command that plays the motion of a model."""
     made = excited.design
-    lines = [
-        "Limits, proven to be kept at all times:",
-        table(list(LIMIT_HEAD), [_row(c) for c in excited.tightest]),
-        "",
-    ]
-    lines += [*_sentences(excited), ""]
+    proven, *sentences = _sentences(excited)
+    limits = table(list(LIMIT_HEAD), [_row(c) for c in excited.tightest])
+    lines = [proven, limits, "", *sentences, ""]
     counted = [p for p in excited.predictions if p.counts]
     rows = [
         [p.expression if len(p.expression) <= 60 else f"{p.expression[:57]}…", *_cells(p), p.unit]
@@ -70,6 +67,10 @@ def _row(proof: Certificate) -> list[str]:
 def _sentences(excited: Excited) -> Iterator[str]:
     made, planned = excited.design, excited.planned
     count = len(made.random)
+    yield (
+        "Proven for all times of the motion as commanded; a controller must follow it closer than "
+        "the margin of clearance, which is between capsules around links."
+    )
     yield (
         f"It carries {made.gain:.0f} nats more information than the best of {count} random motions "
         f"within the same limits, as if that ran {excited.time_factor:.1f} times as long; "
