@@ -24,7 +24,15 @@ from heft.cli import commands
 from heft.dynamics import kernels
 from heft.errors import InputError, InvalidModel, InvalidSetting
 from heft.information import inertia
-from heft.models import SIMULATORS, Fields, JointFields, Options, Robot
+from heft.models import (
+    SIMULATORS,
+    Fields,
+    JointFields,
+    MeshFiles,
+    Options,
+    Robot,
+    meshes_of,
+)
 from heft.plants import random_states
 from heft.simulation import MujocoReplay, moved_by_heft
 from tests.mjcfs import ARM
@@ -178,6 +186,105 @@ def test_a_model_made_of_a_urdf_has_its_shapes_limits_and_gravity() -> None:
     assert model.joint("elbow").range.tolist() == [float(x) for x in limit.groups()]
     assert model.ngeom == robot.source.count(b"<geometry>") > 0
     assert not model.geom_contype.any()  # all of them are visual
+
+
+@pytest.mark.parametrize("file", ("panda", "tiago_pro", "ur"))
+def test_meshes_of_a_urdf_show_and_weigh_nothing(
+    file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every shape of the file is a geom; what MuJoCo cannot read is made STL."""
+    name = next(f for f in URDFS if f.startswith(file))
+    robot = robot_of(name)
+    meshes = meshes_of(robot.form, robot.source, path_of(name).parent)
+    files = {Path(path).suffix for path in meshes.contents}
+    assert not meshes.lost and files == {".stl"}
+    model, plain = (
+        mujoco.MjModel.from_xml_string(SIMULATORS["mujoco"].write(robot, {}, m), dict(m.contents))
+        for m in (meshes, MeshFiles())
+    )
+    assert model.ngeom == len(re.findall(rb"<geometry", robot.source)) > plain.ngeom
+    for values in ("body_mass", "body_inertia", "body_ipos"):
+        assert np.array_equal(getattr(model, values), getattr(plain, values))
+    out = capfd.readouterr()
+    assert not out.out and not out.err
+
+
+TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]])[
+    [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
+]
+
+
+def stl(text: bool) -> bytes:
+    """Return the tetrahedron as STL."""
+    if not text:
+        rows = [np.hstack([0.0, 0.0, 0.0, t.ravel()]).astype("<f4") for t in TETRAHEDRON]
+        return (
+            b"shell".ljust(80)
+            + np.uint32(4).tobytes()
+            + b"".join(r.tobytes() + bytes(2) for r in rows)
+        )
+    corner = "vertex {} {} {}\n"
+    facet = "facet normal 0 0 0\nouter loop\n" + 3 * corner + "endloop\nendfacet\n"
+    body = "".join(facet.format(*t.ravel()) for t in TETRAHEDRON)
+    return f"solid s\n{body}endsolid s\n".encode()
+
+
+def extent(model: Any, geom: int) -> list[float]:
+    """Return the widths of a mesh's bounding box in its body's axes."""
+    at = model.geom_dataid[geom]
+    begin, count = model.mesh_vertadr[at], model.mesh_vertnum[at]
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, model.geom_quat[geom])
+    corners = model.mesh_vert[begin : begin + count] @ turn.reshape(3, 3).T
+    return np.ptp(corners, axis=0).tolist()
+
+
+def test_meshes_keep_their_scale_and_say_what_is_lost(tmp_path: Path) -> None:
+    for folder, ascii in (("visual", True), ("collision", False)):
+        (tmp_path / "arm" / folder).mkdir(parents=True)
+        (tmp_path / "arm" / folder / "Link.STL").write_bytes(stl(ascii))
+    shape = '<{}><geometry><mesh filename="package://arm/{}" scale="{}"/></geometry>{}</{}>'
+    red = '<material name="r"><color rgba="1 0 0 1"/></material>'
+    shapes = (
+        shape.format("visual", "visual/Link.STL", ".1 .1 .1", red, "visual")
+        + shape.format("collision", "collision/Link.STL", ".2 .1 -.1", "", "collision")
+        + shape.format("visual", "visual/none.dae", "1 1 1", "", "visual")
+    )
+    at = b"<link name='forearm'>"
+    source = (DEMO / "arm.urdf").read_bytes()
+    assert source.count(at) == 1
+    robot = Robot.from_text(source.replace(at, at + shapes.encode()))
+    meshes = meshes_of(robot.form, robot.source, tmp_path / "arm" / "urdf")
+    assert sorted(meshes.contents) == ["meshes/link.stl", "meshes/link_1.stl"]
+    assert meshes.lost == ("package://arm/visual/none.dae (a mesh is not found)",)
+    text = SIMULATORS["mujoco"].write(robot, {}, meshes)
+    model = mujoco.MjModel.from_xml_string(text, dict(meshes.contents))
+    seen = {
+        int(model.geom_group[k]): (extent(model, k), model.geom_rgba[k].tolist())
+        for k in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_MESH)
+    }
+    assert seen[2] == (pytest.approx([0.1, 0.2, 0.3], rel=1e-6), [1.0, 0.0, 0.0, 1.0])
+    assert seen[3][0] == pytest.approx([0.2, 0.2, 0.3], rel=1e-6)
+
+
+def test_files_of_an_mjcf_file_lie_beside_its_copy(tmp_path: Path) -> None:
+    """Wherever its compiler has them; a draw, one folder deeper, takes the same ones."""
+    (tmp_path / "from" / "shown").mkdir(parents=True)
+    (tmp_path / "from" / "shown" / "shell.stl").write_bytes(stl(False))
+    more = """<compiler meshdir="shown"/><asset><mesh file="shell.stl"/></asset><worldbody>
+    <geom type="mesh" mesh="shell"/>"""
+    robot = Robot.from_text(ARM.replace("<worldbody>", more, 1).encode(), None, "robot.xml")
+    meshes = meshes_of("mjcf", robot.source, tmp_path / "from")
+    assert not meshes.lost
+    for path, files in (("robot.xml", meshes), ("draws/robot_0.xml", meshes.from_below())):
+        made = tmp_path / "to" / path
+        made.parent.mkdir(parents=True)
+        made.write_text(SIMULATORS["mujoco"].write(robot, {}, files))
+    for path, content in meshes.contents.items():
+        (tmp_path / "to" / path).parent.mkdir()
+        (tmp_path / "to" / path).write_bytes(content)
+    for path in ("robot.xml", "draws/robot_0.xml"):
+        assert mujoco.MjModel.from_xml_path(str(tmp_path / "to" / path)).nmesh == 1
 
 
 def test_drakes_transmission_takes_the_place_of_the_files_own() -> None:

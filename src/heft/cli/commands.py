@@ -257,7 +257,7 @@ def export(
     target
         The simulator. Of MuJoCo the file is run in the replay.
     out
-        Folder to write to: one file, and replay.json.
+        Folder to write to: one file, its meshes, and replay.json.
     draws
         Folder that heft sample left: each draw is written, too, in the file's form where it holds
         links, else as draws.json with a loader.
@@ -275,9 +275,11 @@ def export(
     for note in made.notes:
         message(note)
     if out is not None:
-        drawn = sum(path.parent != out for path in made.files)
-        names = ", ".join(path.name for path in made.files if path.parent == out)
-        message(f"{shown(out)}: {names}{f', and {drawn} draws' if drawn else ''}")
+        names = [path.name for path in made.files if path.parent == out]
+        for what in ("meshes", "draws"):
+            if count := sum(path.parent == out / what for path in made.files):
+                names.append(f"{count} {what}")
+        message(f"{shown(out)}: {', '.join(names)}")
 
 
 app.command(excite)

@@ -121,7 +121,7 @@ def shapes_of(
     Form and source are those of a `Robot`, the folder that of its model file, to which folders of
     packages are relative; None is the working folder.
     """
-    search = _Search(folder, tuple(packages))
+    search = Search(folder, tuple(packages))
     if form == "mjcf":
         return mjcf_surfaces(source, search)
     if form != "urdf":
@@ -152,7 +152,7 @@ def _lost(shapes: list[str], cure: str) -> list[str]:
     return [message] if shapes else []
 
 
-def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
+def mjcf_surfaces(source: bytes, search: Search) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the geoms of an MJCF file that can touch others, by body, and notes to the user."""
     root = xml.parse(source, "MJCF")
     model = mjcf.read(root, "MJCF")
@@ -184,7 +184,7 @@ def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surfac
 
 
 def _of_geom(
-    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: _Search
+    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: Search
 ) -> Surface:
     """Return the surface of a geom in its body's frame.
 
@@ -197,7 +197,7 @@ def _of_geom(
         if {"refpos", "refquat", "vertex"} & set(asset):
             raise KeyError("refpos")
         scale = vector(asset, "scale", 3, geom.where, (1.0, 1.0, 1.0))
-        surface = _mesh(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
+        surface = mesh_surface(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
         pose = placed(geom.given, compiler, geom.where, geom.rotation, geom.translation)
         return surface.placed(*pose)
     size, rotation, translation = geom.solid(compiler)
@@ -229,7 +229,7 @@ def _cylinder(radius: float, ends: Array) -> Surface:
     return Surface.around(np.vstack([rim.T + end for end in ends]))
 
 
-def _surface(shape: Element, search: _Search) -> Surface:
+def _surface(shape: Element, search: Search) -> Surface:
     """Return the surface of a shape in its own frame.
 
     Raises:
@@ -239,14 +239,14 @@ def _surface(shape: Element, search: _Search) -> Surface:
     if shape.tag == "mesh":
         given = shape.attributes
         scale = numbers(given.get("scale", "1 1 1"), 3, "scale", "mesh")
-        return _mesh(search.file(given["filename"]), np.array(scale))
+        return mesh_surface(search.file(given["filename"]), np.array(scale))
     size = urdf.size_of(shape)
     if size is None:
         raise KeyError(shape.tag)
     return _solid(shape.tag, np.array(size))
 
 
-def _mesh(path: Path, scale: Array) -> Surface:
+def mesh_surface(path: Path, scale: Array) -> Surface:
     """Return the triangles of a mesh; those of binary STL are read here, others by coal.
 
     Raises:
@@ -267,13 +267,18 @@ def _mesh(path: Path, scale: Array) -> Surface:
 
 
 @dataclass(frozen=True)
-class _Search:
+class Search:
     """Where meshes are looked for: the model file's folder, and folders of packages."""
 
     folder: Path | None
     packages: tuple[str, ...]
 
     def file(self, uri: str) -> Path:
+        """Return a mesh's path.
+
+        Raises:
+            InvalidModel: If it is not found.
+        """
         for path in self._candidates(uri):
             if path.suffix.lower() in (".stl", ".dae", ".obj", ".ply") and path.is_file():
                 require_regular(path, "mesh", InvalidModel)

@@ -206,8 +206,8 @@ def replay_log(
     )
 
 
-def as_it_came(identified: Identified, model: Path | None) -> Robot | None:
-    """Return the robot of the model file that the results began with; None if it is gone.
+def model_file(identified: Identified, model: Path | None) -> Path | None:
+    """Return the model file that the results began with; None if it is gone.
 
     Args:
         model: Where it is now, if it was moved.
@@ -217,7 +217,7 @@ def as_it_came(identified: Identified, model: Path | None) -> Robot | None:
     """
     entry = next((i for i in identified.estimate["inputs"] if i["role"] == "model"), None)
     if entry is None:
-        return None if model is None else Robot.from_file(model, identified.robot.options)
+        return model
     path = model or Path(entry["path"])
     if not path.is_file() or file_hash(path) != entry["sha256"]:
         if model is None:
@@ -227,7 +227,7 @@ def as_it_came(identified: Identified, model: Path | None) -> Robot | None:
             argument=f"--model {model}",
             expected=f"{entry['path']} (sha256 {entry['sha256'][:12]}…)",
         )
-    return Robot.from_file(path, identified.robot.options)
+    return path
 
 
 def fields_of(identified: Identified) -> dict[str, JointFields]:
