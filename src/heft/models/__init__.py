@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .motion_options import MotionLimits
     from .limits import motion_limits, with_shapes
     from .mesh_files import MeshFiles, meshes_of
-    from .simulators import SIMULATORS, Fields, JointFields, Simulator
+    from .simulators import SIMULATORS, Fields, JointFields, Simulator, mjcf_joint, shown
     from .friction_code import c_source, python_source
     from .link_shapes import LinkShape, cannot_touch, carried_reach
     from .shapes import bounding_extent

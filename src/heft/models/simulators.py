@@ -106,7 +106,8 @@ def _row(values: object) -> str:
     return " ".join(repr(float(x) + 0.0) for x in np.ravel(np.asarray(values)))
 
 
-def _shown(**attributes: object) -> str:
+def shown(**attributes: object) -> str:
+    """Return the attributes of an element of XML, as text."""
     return "".join(f" {k}={quoteattr(str(v))}" for k, v in attributes.items())
 
 
@@ -117,7 +118,7 @@ def _stiffness(given: Mapping[str, str]) -> float:
     return float(given.get("stiffness", "0").split()[0])
 
 
-def _joint_values(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
+def mjcf_joint(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
     """Return a joint's MJCF attributes; `turn` is the file's unit of angles in rad, or 1."""
     values = {
         "armature": _row(fields.armature),
@@ -147,7 +148,7 @@ def write_mjcf(robot: Robot, fields: Fields, meshes: MeshFiles = NO_MESHES) -> s
         if option is not None:
             edits += set_attributes(robot.source, option, gravity, exact=True)
         else:
-            edits += insert_child(robot.source, root, "mujoco", [f"<option{_shown(**gravity)}/>"])
+            edits += insert_child(robot.source, root, "mujoco", [f"<option{shown(**gravity)}/>"])
     for asset in (a for group in root.all("asset") for a in group.children):
         own = asset.attributes
         moved = {k: meshes.names[v] for k, v in own.items() if is_file(k) and v in meshes.names}
@@ -161,7 +162,7 @@ def write_mjcf(robot: Robot, fields: Fields, meshes: MeshFiles = NO_MESHES) -> s
         for joint in body.joints:
             if joint.name in fields:
                 turn = DEGREE if degrees and not joint.slides else 1.0
-                values = _joint_values(fields[joint.name], turn)
+                values = mjcf_joint(fields[joint.name], turn)
                 if 0.0 < _stiffness(joint.given) <= FAINT:  # of an earlier export
                     values = {"stiffness": "0", "springref": "0", **values}
                 edits += set_attributes(robot.source, joint.element, values, exact=True)
@@ -203,11 +204,11 @@ def _made_mjcf(data: bytes, robot: Robot, fields: Fields, meshes: MeshFiles) -> 
         if world := name == mjcf.WORLD:  # MuJoCo's own body, which has no inertial
             lines = [line for line in lines if "<inertial" not in line]
         else:
-            yield f"{indent}<body{_shown(name=name)}{place}>"
+            yield f"{indent}<body{shown(name=name)}{place}>"
         yield from (f"{indent}  {line}" for line in lines)
         for child in joints.get(name, ()):
             xyz, rpy = urdf.pose(child)
-            at = _shown(pos=_row(xyz), quat=_row(quaternion_of_matrix(matrix_of_rpy(*rpy))))
+            at = shown(pos=_row(xyz), quat=_row(quaternion_of_matrix(matrix_of_rpy(*rpy))))
             yield from body(urdf.ends(child)[1], at, child, indent + "  ")
         if not world:
             yield f"{indent}</body>"
@@ -220,8 +221,8 @@ def _made_mjcf(data: bytes, robot: Robot, fields: Fields, meshes: MeshFiles) -> 
             moments, axes = np.linalg.eigh(turn @ inertia.inertia_matrix(six) @ turn.T)
             axes[:, 2] *= np.sign(np.linalg.det(axes))
             quat = _row(quaternion_of_matrix(axes))
-            values = _shown(pos=_row(stated.xyz), quat=quat, mass=repr(stated.mass))
-            yield f"<inertial{values}{_shown(diaginertia=_row(moments))}/>"
+            values = shown(pos=_row(stated.xyz), quat=quat, mass=repr(stated.mass))
+            yield f"<inertial{values}{shown(diaginertia=_row(moments))}/>"
         if joint is not None and joint.attributes["type"] != "fixed":
             yield _made_joint(joint, fields.get(joint.attributes["name"]), follow)
         for element in link.all("collision"):
@@ -237,13 +238,13 @@ def _made_mjcf(data: bytes, robot: Robot, fields: Fields, meshes: MeshFiles) -> 
 
     top = [name for name in links if name not in moved]
     lines = [line for name in top for line in body(name, "", None, "    ")]
-    shown = [f"    <mesh{_shown(name=name)}{key}/>" for key, name in assets.items()]
+    mesh_lines = [f"    <mesh{shown(name=name)}{key}/>" for key, name in assets.items()]
     equality = ["  <equality>", *follow, "  </equality>"] if follow else []
     made = [
-        f"<mujoco{_shown(model=robot.name)}>",
+        f"<mujoco{shown(model=robot.name)}>",
         '  <compiler angle="radian" autolimits="true" balanceinertia="false"/>',
-        f"  <option{_shown(gravity=_row(robot.gravity))}/>",
-        *(("  <asset>", *shown, "  </asset>") if assets else ()),
+        f"  <option{shown(gravity=_row(robot.gravity))}/>",
+        *(("  <asset>", *mesh_lines, "  </asset>") if assets else ()),
         *("  <worldbody>", *lines, "  </worldbody>"),
         *(*equality, "</mujoco>", ""),
     ]
@@ -263,11 +264,11 @@ def _made_joint(joint: Element, fields: JointFields | None, follow: list[str]) -
     if mimic is not None:
         given = mimic.attributes
         terms = f"{given.get('offset', '0')} {given.get('multiplier', '1')} 0 0 0"
-        pair = _shown(joint1=name, joint2=given["joint"], polycoef=terms)
+        pair = shown(joint1=name, joint2=given["joint"], polycoef=terms)
         follow.append(f"    <joint{pair}/>")
     if fields is not None:
-        values |= _joint_values(fields)
-    return f"<joint{_shown(**values)}/>"
+        values |= mjcf_joint(fields)
+    return f"<joint{shown(**values)}/>"
 
 
 def _made_geom(
@@ -285,11 +286,11 @@ def _made_geom(
         what["size"] = _row(size)
     elif file is not None:
         # Its mass counts for nothing; that of a shell is one even where it is not closed.
-        key = _shown(file=file, scale=shape.attributes.get("scale", "1 1 1"), inertia="shell")
+        key = shown(file=file, scale=shape.attributes.get("scale", "1 1 1"), inertia="shell")
         what["mesh"] = assets.setdefault(key, f"mesh_{len(assets)}")
     xyz, rpy = urdf.pose(element)
     quat = _row(quaternion_of_matrix(matrix_of_rpy(*rpy)))
-    at = _shown(**what, pos=_row(xyz), quat=quat, mass="0", **more)
+    at = shown(**what, pos=_row(xyz), quat=quat, mass="0", **more)
     yield f"<geom{at}/>"
 
 
@@ -336,10 +337,10 @@ def write_drake(robot: Robot, fields: Fields, _: MeshFiles = NO_MESHES) -> str:
             edits.append(Edit(old.start, old.ended, ""))
     for name, own in fields.items():
         lines += [
-            f"<transmission{_shown(name=name + '_transmission')}>",
+            f"<transmission{shown(name=name + '_transmission')}>",
             "  <type>transmission_interface/SimpleTransmission</type>",
-            f"  <joint{_shown(name=name)}/>",
-            f"  <actuator{_shown(name=name + '_actuator')}>",
+            f"  <joint{shown(name=name)}/>",
+            f"  <actuator{shown(name=name + '_actuator')}>",
             f'    <drake:rotor_inertia value="{own.armature!r}"/>',
             '    <drake:gear_ratio value="1"/>',
             "  </actuator>",

@@ -107,6 +107,33 @@ class MujocoReplay:
         return places
 
 
+def moved_to_goals(file: str, start: Array, goals: Array, step: float) -> Array:
+    """Return positions of an MJCF file's only joint, whose actuator is given goals.
+
+    Args:
+        file: Its own time step divides the goals'; a delay begins with the first goal.
+        start: Position and speed of each stretch, shape (2, stretches) [rad, rad/s].
+        goals: Each held for a step, shape (stretches, N) [rad].
+        step: Their time step [s].
+
+    Returns:
+        Positions when the steps begin, shape (stretches, N) [rad].
+    """
+    mujoco = load_mujoco()
+    model = mujoco.MjModel.from_xml_string(file)
+    places, times = np.empty_like(goals), round(step / model.opt.timestep)
+    for k, row in enumerate(goals):
+        data = mujoco.MjData(model)
+        data.qpos[0], data.qvel[0] = start[:, k]
+        if model.actuator_delay[0] > 0.0:
+            before = np.full((model.actuator_history[0, 0], 1), row[0])
+            mujoco.mj_initCtrlHistory(model, data, 0, None, before)
+        for n, data.ctrl[0] in enumerate(row):
+            places[k, n] = data.qpos[0]
+            mujoco.mj_step(model, data, times)
+    return places
+
+
 def _bare(file: str) -> str:
     """Return an MJCF file without what does not move its joints: assets, meshes, actuators."""
     root = ET.fromstring(file)
