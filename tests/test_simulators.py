@@ -17,7 +17,7 @@ import pinocchio as pin
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.export import export_files
+from heft.applications.export import export_files, replay_log
 from heft.applications.identification import Identified, identify, write
 from heft.applications.sample import sample_files
 from heft.cli import commands
@@ -26,15 +26,18 @@ from heft.errors import InputError, InvalidModel, InvalidSetting
 from heft.information import inertia
 from heft.models import (
     SIMULATORS,
+    ControllerOptions,
     Fields,
     JointFields,
+    JointGains,
     MeshFiles,
     Options,
     Robot,
     meshes_of,
 )
 from heft.plants import random_states
-from heft.simulation import MujocoReplay, moved_by_heft
+from heft.recordings import Recording
+from heft.simulation import MujocoReplay, Push, moved_by_heft
 from tests.mjcfs import ARM
 from tests.robots import PLANAR_ARM, path_of
 
@@ -338,10 +341,23 @@ def test_pushed_alike_both_simulators_move_alike() -> None:
         values |= {f"{j}.armature": 0.3, f"{j}.viscous": 0.8, f"{j}.offset": 0.2}
     start = np.array([[0.3, -0.4], [1.0, -2.0]])
     effort = 5.0 * np.sin(np.arange(800)[:, None] * [0.01, 0.02])
-    mine = moved_by_heft(simple, np.array(list(values.values())), start, effort, 2.5e-4)
+    numbers, push = np.array(list(values.values())), Push.of_efforts(effort, 2.5e-4)
+    mine = moved_by_heft(simple, numbers, start, push)
     assert mine is not None
     assert np.abs(mine - mine[0]).max() > 0.1
-    assert np.abs(run.moved(start, effort, 2.5e-4) - mine).max() < 2e-3 * np.abs(mine).max()
+    assert np.abs(run.moved(start, push) - mine).max() < 2e-3 * np.abs(mine).max()
+    # And along a reference under a controller, of which each part acts.
+    gains = np.array([[300.0, 200.0], [30.0, 20.0], [2000.0, 1500.0]])
+    wanted = np.zeros((800, 3, 2))
+    wanted[:, 2] = effort
+    runs, mines = [], []
+    for rows, keep in ((0, -1.0), (1, -1.0), (2, -1.0), (3, -1.0), (3, 0.01)):
+        push = Push(wanted, gains * (np.arange(3) < rows)[:, None], keep, 2.5e-4)
+        runs.append(run.moved(start, push))
+        mines.append(moved_by_heft(simple, numbers, start, push))
+    off = np.abs(np.array(runs)[:, None] - np.array(mines)).max(axis=(2, 3))
+    own = np.diag(off)
+    assert own.max() < 0.01 and (own < 0.5 * (off + 9.0 * np.eye(5)).min(axis=1)).all()
 
 
 @pytest.fixture(scope="module")
@@ -381,6 +397,40 @@ def test_a_replay_proves_the_file(results: Path, tmp_path: Path) -> None:
     assert entry["errors"]["heft, simple"][-1] == whole[-1]
     assert entry["joints"] == list(replay.joints)
     assert any(line.startswith("not held: friction's bend") for line in replay.lines())
+
+
+def test_a_command_is_replayed_with_the_controller(results: Path, tmp_path: Path) -> None:
+    """A log of MuJoCo's own: along its command it moves as logged, not so with other masses."""
+    joints, rate = robot_of("demo").joints, 1000.0
+    stiff, slow = 300.0 / 3.0 ** np.arange(6), 20.0 / 3.0 ** np.arange(6)
+    gains = {j: JointGains(p, d) for j, p, d in zip(joints, stiff, slow, strict=True)}
+    controller = ControllerOptions(gains, rate, filter=1e5)
+    time = np.arange(6000) / rate
+    pace = np.array([1.1, 1.7, 2.3, 2.9, 3.1, 3.7])
+    reference = 0.4 * np.sin(time[:, None] * pace)
+    wanted = np.stack([reference, 0.4 * pace * np.cos(time[:, None] * pace), 0.0 * reference], 1)
+    push = Push(wanted, np.array([stiff, slow, 0.0 * slow]), 1.0, 1.0 / rate)
+    fields = told(results)
+    identified = Identified.load(results)
+    text = SIMULATORS["mujoco"].write(identified.robot, fields)
+    start = np.stack([reference[0], wanted[0, 1]])
+    q = MujocoReplay.of(text, joints).moved(start, push)
+    seen = np.vstack([start[1], np.diff(q, axis=0) * rate])
+    tau = stiff * (reference - q) + slow * (wanted[:, 1] - seen)
+    signals = {
+        k: dict(zip(joints, x.T, strict=True))
+        for k, x in (("q", q), ("q_ref", reference), ("tau", tau))
+    }
+    log = Recording.from_arrays(time, "commanded", **signals)
+    options = replace(identified.robot.options, controller=controller)
+    known = replace(identified, robot=replace(identified.robot, options=options))
+    before = Robot.from_file(DEMO / "arm.urdf", options)
+    replay = replay_log(known, text, fields, log, before=before)
+    off = {name: float(np.max(error)) for name, error in replay.followed.items()}
+    assert off[str(replay.engine)] < 2e-3 and off["heft, simple"] < 4e-3  # [rad]
+    assert off["file as it came"] > 0.02
+    assert any(line.startswith("\nmotion of the log's command") for line in replay.lines())
+    assert not replay_log(identified, text, fields, log, before=before).followed
 
 
 def test_what_a_simulator_lacks_costs_what_it_says(results: Path) -> None:

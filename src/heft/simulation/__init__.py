@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from .arms import Arm, whole_robot
     from .closed_loop import ClosedLoop, FollowedMotion
     from .simulated_robot import Numbers, SimulatedRobot
-    from .engine_replay import STANDSTILL, MujocoReplay, moved_by_heft, moved_to_goals
+    from .engine_replay import STANDSTILL, MujocoReplay, Push, moved_by_heft
+    from .engine_replay import moved_to_goals
     from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
     from .sensors import Calibration, Sensors, coloured
     from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, FrictionKind, Load, LuGre

@@ -24,6 +24,7 @@ from heft.models import ControllerOptions, Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
 
+from .engine_replay import Push
 from .simulated_robot import SimulatedRobot
 
 SWEEPS = 100  # over a motion and what own columns make of it, at most
@@ -268,6 +269,11 @@ class ClosedLoop:
         controller = (self._gains, self._keep)
         held_steps.carry(M, K, D, Y, controller, motion.step, (places, efforts))
         return places, efforts
+
+    def push(self, recording: Recording) -> tuple[Array, Push]:
+        """Return the controller's clock, (N,) [s], and how it moves the robot along a reference."""
+        clock, wanted = self._wanted(recording)
+        return clock, Push(wanted, self._gains, self._keep, 1.0 / self.controller.rate)
 
     # --- its parts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,26 @@ from .bodies import load_mujoco
 from .simulated_links import Joints
 from .simulated_robot import SimulatedRobot
 
+LONGEST = 1e-3  # step of MuJoCo's [s]
 STANDSTILL = 0.018  # speed s of heft's Coulomb friction F tanh(v/s) [rad/s]
 SHOWN = ("asset", "actuator", "sensor", "contact", "keyframe", "tendon", "visual", "deformable")
+
+
+@dataclass(frozen=True, eq=False)
+class Push:
+    """What moves a robot of n joints over N steps: held efforts, and a controller's beside."""
+
+    wanted: Array  # q, v and effort ahead of any error of them, shape (N, 3, n)
+    gains: Array  # of errors of position and speed, and of the integral of the former, shape (3, n)
+    keep: float  # share of the differentiated position that the filter takes; < 0: speed itself
+    step: float  # [s]
+
+    @staticmethod
+    def of_efforts(effort: Array, step: float) -> Push:
+        """Return efforts alone, shape (N, n) [N·m or N]."""
+        wanted = np.zeros((len(effort), 3, effort.shape[1]))
+        wanted[:, 2] = effort
+        return Push(wanted, np.zeros_like(wanted[0]), -1.0, step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,27 +102,35 @@ class MujocoReplay:
         model.opt.disableflags &= ~int(equality)
         return np.asarray((torque @ G)[:, self.rows])
 
-    def moved(self, start: Array, effort: Array, step: float) -> Array:
-        """Return positions under held efforts, shape (N, joints) [rad or m], one a step's begin.
+    def moved(self, start: Array, push: Push) -> Array:
+        """Return positions when steps begin, shape (N, joints) [rad or m].
 
         Args:
             start: Positions and velocities, shape (2, joints).
-            effort: Of each step, shape (N, joints) [N·m or N].
-            step: Its length [s].
+            push: What moves them, by the equations of `dynamics.held_steps.follow`.
         """
-        mujoco, model = load_mujoco(), self.model
-        model.opt.timestep, model.opt.integrator = step, mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        mujoco, model, h = load_mujoco(), self.model, push.step
+        times = math.ceil(h / LONGEST - 1e-6)
+        model.opt.timestep = h / times
+        model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
         data = mujoco.MjData(model)
         wide = np.zeros((2, len(self.joints.own)))
         wide[:, self.rows] = start
         data.qpos[:] = self.joints.matrix @ wide[0] + self.joints.offset
         data.qvel[:] = self.joints.matrix @ wide[1]
         own = self.joints.own[self.rows]
-        places = np.empty_like(effort)
-        for k, held in enumerate(effort):
+        places, (stiff, slow, summed) = np.empty_like(push.wanted[:, 0]), push.gains
+        total, seen = np.zeros(places.shape[1]), start[1]
+        for k, (q, v, ahead) in enumerate(push.wanted):
             places[k] = data.qpos[own]
+            if push.keep < 0.0:
+                seen = data.qvel[own]
+            elif k:
+                seen = seen + push.keep * ((places[k] - places[k - 1]) / h - seen)
+            total += h * (q - places[k])
+            held = ahead + stiff * (q - places[k]) + slow * (v - seen) + summed * total
             data.qfrc_applied[own] = held
-            mujoco.mj_step(model, data)
+            mujoco.mj_step(model, data, times)
         return places
 
 
@@ -147,10 +174,8 @@ def _bare(file: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def moved_by_heft(
-    robot: Robot, values: Array, start: Array, effort: Array, step: float
-) -> Array | None:
-    """Return positions under held efforts by heft's own forward dynamics; see `MujocoReplay.moved`.
+def moved_by_heft(robot: Robot, values: Array, start: Array, push: Push) -> Array | None:
+    """Return positions by heft's own forward dynamics; see `MujocoReplay.moved`.
 
     Args:
         robot: With simple friction.
@@ -159,9 +184,7 @@ def moved_by_heft(
     Returns:
         None if a step was not found.
     """
-    simulated, n = SimulatedRobot(robot, STANDSTILL), len(robot.joints)
-    wanted = np.zeros((len(effort), 3, n))
-    wanted[:, 2] = effort
-    gains, begin = np.zeros((3, n)), np.ascontiguousarray(start)
-    log, done = simulated.driven(simulated.numbers(values), gains, begin, wanted, step, -1.0)
-    return log[0] if done == len(effort) and np.isfinite(log[0]).all() else None
+    simulated, begin = SimulatedRobot(robot, STANDSTILL), np.ascontiguousarray(start)
+    numbers = simulated.numbers(values)
+    log, done = simulated.driven(numbers, push.gains, begin, push.wanted, push.step, push.keep)
+    return log[0] if done == len(push.wanted) and np.isfinite(log[0]).all() else None

@@ -252,8 +252,8 @@ class IdentifiedServo:
         engine, law, flat = np.median(rms, axis=1)
         return (
             f"along the goal alone, {hidden.LENGTH:g} s at a time, MuJoCo misses the position by "
-            f"{engine:.2f}°, heft's law by {law:.2f}°, and by {flat:.2f}° with friction in the load "
-            f"at its mean, as MuJoCo has it (medians of {rms.shape[1]} stretches)"
+            f"{engine:.2f}°, heft's law by {law:.2f}°, and by {flat:.2f}° with friction of the mean"
+            f" load, as MuJoCo has it (medians of {rms.shape[1]} stretches)"
         )
 
 
