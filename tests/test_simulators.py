@@ -6,9 +6,11 @@ import json
 import os
 import re
 import subprocess
+import sys
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
 import mujoco
@@ -464,6 +466,7 @@ def test_draws_keep_what_varies_together(results: Path, tmp_path: Path) -> None:
         rotor = values[manifest["parameters"].index("elbow.armature")]
         assert model.joint("elbow").armature[0] == pytest.approx(rotor, rel=1e-12)
     neutral = export_files(results, "isaaclab", tmp_path / "b", tmp_path / "drawn")
+    assert (tmp_path / "a" / "randomize.py").is_file()
     assert {p.name for p in neutral.files} == {"robot_isaaclab.py", "draws.json", "draws.py"}
     space: dict[str, Any] = {"__file__": str(tmp_path / "b" / "draws.py")}
     exec((tmp_path / "b" / "draws.py").read_text(), space)
@@ -476,6 +479,56 @@ def test_draws_keep_what_varies_together(results: Path, tmp_path: Path) -> None:
     assert inertia.consistency_margin(np.array(ten)) > 0.0
     at = [k.name for k in robot.bodies_links].index("forearm")
     assert ten == pytest.approx(sampled.values[1][10 * at : 10 * at + 10].tolist())
+
+
+class Scene:
+    """A model as MJX has it, for a function that replaces fields; jax is not here."""
+
+    def __init__(self, model: Any, **fields: Any) -> None:
+        self.model, self.fields = model, fields
+
+    def __getattr__(self, name: str) -> Any:
+        return self.fields[name] if name in self.fields else getattr(self.model, name)
+
+    def tree_replace(self, fields: dict[str, Any]) -> Scene:
+        return Scene(self.model, **self.fields, **fields)
+
+
+def test_playgrounds_environments_have_a_draw_each(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in for jax: the scene's robot moves by the torque of the draw's own file."""
+    jax, random, tree = ModuleType("jax"), ModuleType("jax.random"), ModuleType("jax.tree_util")
+    jax.vmap = lambda f: lambda keys: np.array([f(k) for k in keys])  # type: ignore[attr-defined]
+    random.randint = lambda key, shape, low, high: key  # type: ignore[attr-defined]
+    tree.tree_map = lambda f, model: Scene(None)  # type: ignore[attr-defined]
+    jax.random, jax.tree_util, jax.numpy = random, tree, np  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "jax.numpy", np)
+    sample_files(results, tmp_path / "drawn", 3, 1)
+    made = export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
+    assert sum(p.parent.name == "draws" for p in made.files) == 3
+    space: dict[str, Any] = {"__file__": str(tmp_path / "a" / "randomize.py")}
+    exec((tmp_path / "a" / "randomize.py").read_text(), space)
+    text = (tmp_path / "a" / "robot.xml").read_text()
+    box = '<worldbody><body name="box" pos="9 0 0"><joint type="slide"/><geom size="1"/></body>'
+    scene = mujoco.MjModel.from_xml_string(text.replace("<worldbody>", box))
+    model, axes = space["domain_randomize"](Scene(scene), np.array([2, 0]))
+    assert set(axes.fields) == set(model.fields) and set(axes.fields.values()) == {0}
+    for row, draw in enumerate((2, 0)):
+        for name, values in model.fields.items():
+            getattr(scene, name)[:] = values[row]
+        own = mujoco.MjModel.from_xml_path(str(tmp_path / "a" / "draws" / f"robot_{draw}.xml"))
+        torque = []
+        for m in (scene, own):
+            data, rng = mujoco.MjData(m), np.random.default_rng(0)
+            for values in (data.qpos, data.qvel, data.qacc):
+                values[-6:] = rng.normal(size=6)
+            m.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+            m.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_LIMIT
+            mujoco.mj_inverse(m, data)
+            torque.append(data.qfrc_inverse[-6:])
+        assert torque[0] == pytest.approx(torque[1], rel=1e-9)
 
 
 def test_torque_spreads_over_draws_as_the_results_state(results: Path, tmp_path: Path) -> None:

@@ -146,8 +146,8 @@ def _notes(target: Simulator, identified: Identified) -> Iterator[str]:
         yield "links are those of the model file in the folder of results"
 
 
-def _loader() -> str:
-    return (resources.files(__package__) / "draws.py.template").read_text("utf-8")
+def _template(name: str) -> str:
+    return (resources.files(__package__) / f"{name}.template").read_text("utf-8")
 
 
 def _drawn(
@@ -202,5 +202,7 @@ def _drawn(
             }
             neutral.append({**by_name, "links": links})
     if neutral:
-        made |= {"draws.json": json_text({"draws": neutral}), "draws.py": _loader()}
+        made |= {"draws.json": json_text({"draws": neutral}), "draws.py": _template("draws.py")}
+    if target.file == "robot.xml":
+        made["randomize.py"] = _template("randomize.py")
     return made
