@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -18,6 +17,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from heft import simulation
 from heft.applications.demo import FOLDER as DEMO
 from heft.applications.export import export_files, replay_log
 from heft.applications.identification import Identified, identify, write
@@ -416,7 +416,8 @@ def test_a_command_is_replayed_with_the_controller(results: Path, tmp_path: Path
     identified = Identified.load(results)
     text = SIMULATORS["mujoco"].write(identified.robot, fields)
     start = np.stack([reference[0], wanted[0, 1]])
-    q = MujocoReplay.of(text, joints).moved(start, push)
+    run = MujocoReplay.of(text, joints)
+    q = run.moved(start, push)
     seen = np.vstack([start[1], np.diff(q, axis=0) * rate])
     tau = stiff * (reference - q) + slow * (wanted[:, 1] - seen)
     signals = {
@@ -427,12 +428,12 @@ def test_a_command_is_replayed_with_the_controller(results: Path, tmp_path: Path
     options = replace(identified.robot.options, controller=controller)
     known = replace(identified, robot=replace(identified.robot, options=options))
     before = Robot.from_file(DEMO / "arm.urdf", options)
-    replay = replay_log(known, text, fields, log, before=before)
+    replay = replay_log(known, run, fields, log, before=before)
     off = {name: float(np.max(error)) for name, error in replay.followed.items()}
     assert off[str(replay.engine)] < 2e-3 and off["heft, simple"] < 4e-3  # [rad]
     assert off["file as it came"] > 0.02
     assert any(line.startswith("\nmotion of the log's command") for line in replay.lines())
-    assert not replay_log(identified, text, fields, log, before=before).followed
+    assert not replay_log(identified, run, fields, log, before=before).followed
 
 
 def test_what_a_simulator_lacks_costs_what_it_says(results: Path) -> None:
@@ -591,52 +592,68 @@ def test_draws_of_other_results_are_refused(results: Path, tmp_path: Path) -> No
             export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
 
 
-DRAKE = """
-import json, sys
-import numpy as np
-from pydrake.multibody.parsing import Parser
-from pydrake.multibody.plant import MultibodyPlant
-
-given = json.load(sys.stdin)
-plant = MultibodyPlant(0.0)
-model = Parser(plant).AddModelsFromString(given["text"], "urdf")[0]
-base = plant.get_body(plant.GetBodyIndices(model)[0]).body_frame()
-plant.WeldFrames(plant.world_frame(), base)
-plant.mutable_gravity_field().set_gravity_vector(given["gravity"])
-plant.Finalize()
-context, found = plant.CreateDefaultContext(), []
-from pydrake.multibody.tree import MultibodyForces
-for q, v, a in zip(given["q"], given["v"], given["a"]):
-    plant.SetPositions(context, q)
-    plant.SetVelocities(context, v)
-    forces = MultibodyForces(plant)
-    plant.CalcForceElementsContribution(context, forces)
-    found.append(plant.CalcInverseDynamics(context, np.array(a), forces).tolist())
-names = [plant.get_joint(k).name() for k in plant.GetJointIndices(model)]
-print(json.dumps({"names": names, "torque": found}))
-"""
-INTERPRETER = os.environ.get("HEFT_DRAKE_PYTHON")
+@pytest.mark.parametrize(("simulator", "share"), (("drake", 1e-9), ("newton", 1e-4)))
+def test_other_engines_take_the_same_torque(
+    simulator: str, share: float, results: Path, tmp_path: Path
+) -> None:
+    """And move by it: what they do not hold is what sets them apart from heft."""
+    python = os.environ.get(f"HEFT_{simulator.upper()}_PYTHON")
+    if python is None:
+        pytest.skip(f"HEFT_{simulator.upper()}_PYTHON is not set: {simulator.upper()} IS NOT ASKED")
+    log = DEMO / "run2.parquet"
+    made = export_files(results, simulator, tmp_path / "a", None, log, python=Path(python))
+    replay = made.replay
+    assert replay is not None and str(replay.engine).lower().startswith(simulator)
+    assert replay.smooth < share and replay.dry < 0.01
+    ran, came = (replay.moved[name] for name in (str(replay.engine), "file as it came"))
+    assert (ran < 0.5 * came).all()
+    missed = replay.errors[str(replay.engine)]
+    by_fields = export_files(results, simulator, None, None, log).replay
+    assert by_fields is not None
+    assert missed == pytest.approx(by_fields.errors["its fields"], rel=1e-2)
 
 
-@pytest.mark.skipif(not INTERPRETER, reason="HEFT_DRAKE_PYTHON is not set: DRAKE IS NOT ASKED")
-def test_drake_takes_the_same_torque() -> None:
-    robot, fields, s = robot_of("demo"), drawn("demo"), states("demo")
-    target = SIMULATORS["drake"]
-    given = {
-        "text": target.write(robot, target.taken(robot, fields)),
-        "gravity": robot.gravity.tolist(),
-        **{k: getattr(s, k).tolist() for k in "qva"},
-    }
-    ran = subprocess.run(
-        [str(INTERPRETER), "-c", DRAKE],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(ran.stdout)
-    assert found["names"][: len(robot.joints)] == list(robot.joints)
-    assert "arning" not in ran.stderr
-    rotor, viscous, _, _ = np.array([list(asdict(f).values()) for f in fields.values()]).T
-    wanted = s.rigid + rotor * s.a + viscous * s.v
-    assert np.abs(np.array(found["torque"]) - wanted).max() < 1e-9 * np.abs(wanted).max()
+def test_an_engine_follows_the_controllers_equations() -> None:
+    """What is run beside another engine, here beside MuJoCo, steps as heft's replay does."""
+    robot, s = robot_of("demo"), states("demo")
+    run = MujocoReplay.of(SIMULATORS["mujoco"].write(robot, drawn("demo")), robot.joints)
+
+    class Engine:
+        def begin(self, q: Any, v: Any) -> None:
+            self.data = mujoco.MjData(run.model)
+            self.data.qpos[:], self.data.qvel[:] = q, v
+
+        def step(self, torque: Any) -> Any:
+            self.data.qfrc_applied[:] = torque
+            mujoco.mj_step(run.model, self.data)
+            return self.data.qpos.copy(), self.data.qvel.copy()
+
+        def inverse(self, *row: Any) -> Any:
+            one = [x[None] for x in row]
+            smooth = run.inverse_dynamics(*one, dry=False)[0]
+            return smooth, run.inverse_dynamics(*one)[0] - smooth
+
+    template = Path(simulation.__file__).parent / "engine.py.template"
+    space: dict[str, Any] = {"np": np, "STEP": 1e-3}
+    exec(template.read_text().partition("engine = Engine")[0], space)
+    found = np.array(space["answer"](Engine(), {"motion": [s.q, s.v, s.a]}))
+    assert found.sum(axis=1) == pytest.approx(run.inverse_dynamics(s.q, s.v, s.a), rel=1e-9)
+    wanted = np.random.default_rng(4).normal(size=(50, 3, 6))
+    gains = np.array([[30.0], [3.0], [40.0]]) * np.ones(6)
+    start = np.stack([s.q[0], 0.1 * s.v[0]])
+    for step, keep in ((1e-3, -1.0), (4e-3, 0.3)):
+        push = Push(wanted, gains, keep, step)
+        moved = run.moved(start, push)  # which sets the model's step
+        asked = {"start": start, "wanted": wanted, "gains": gains, "keep": keep, "step": step}
+        assert space["answer"](Engine(), asked) == pytest.approx(moved, abs=1e-12)
+
+
+def test_an_engine_that_is_not_there_is_said(results: Path, tmp_path: Path) -> None:
+    log = DEMO / "run2.parquet"
+    made = export_files(results, "newton", None, None, log)
+    assert made.replay is not None and made.replay.engine is None
+    assert any("name its Python by --python" in note for note in made.notes)
+    with pytest.raises(InvalidModel, match=r"without an answer(.|\n)*pydrake"):
+        export_files(results, "drake", None, None, log, python=Path(sys.executable))
+    with pytest.raises(InvalidModel, match="Python does not start"):
+        export_files(results, "drake", None, None, log, python=tmp_path / "none")

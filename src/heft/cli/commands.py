@@ -247,6 +247,7 @@ def export(
     columns: Map = None,
     model: Path | None = None,
     own: IdentifiedWith = None,
+    python: Path | None = None,
 ) -> None:
     """Write an identified robot in a simulator's own fields, and prove them on a log.
 
@@ -255,7 +256,7 @@ def export(
     results
         Folder that heft identify left.
     target
-        The simulator. Of MuJoCo the file is run in the replay.
+        The simulator. Of MuJoCo, Drake and Newton the file is run in the replay.
     out
         Folder to write to: one file, its meshes, and replay.json.
     draws
@@ -266,10 +267,12 @@ def export(
         simulator's file does not hold.
     model
         The model file as it came, to compare with, if it is no longer where it was.
+    python
+        The Python of the environment where Drake or Newton is installed, to be run in the replay.
     """
     from heft.applications.export import export_files
 
-    made = export_files(results, target, out, draws, replay, columns, model, own)
+    made = export_files(results, target, out, draws, replay, columns, model, own, python)
     if made.replay is not None:
         message("\n".join(made.replay.lines()))
     for note in made.notes:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .simulated_robot import Numbers, SimulatedRobot
     from .engine_replay import STANDSTILL, MujocoReplay, Push, moved_by_heft
     from .engine_replay import moved_to_goals
+    from .other_engines import MODULES, OtherEngine, other_engine, python_of
     from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion
     from .sensors import Calibration, Sensors, coloured
     from .simulated_drives import Coulomb, Dahl, Drive, DriveRanges, FrictionKind, Load, LuGre

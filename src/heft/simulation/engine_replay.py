@@ -73,9 +73,9 @@ class MujocoReplay:
         )
 
     @property
-    def version(self) -> str:
-        """MuJoCo's version."""
-        return str(load_mujoco().__version__)
+    def name(self) -> str:
+        """MuJoCo and its version."""
+        return f"MuJoCo {load_mujoco().__version__}"
 
     def inverse_dynamics(self, q: Array, v: Array, a: Array, dry: bool = True) -> Array:
         """Return the torque of a motion by `mj_inverse`, shape (N, joints) [N·m or N].

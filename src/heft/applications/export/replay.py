@@ -26,7 +26,7 @@ from heft.models import Fields, JointFields, Robot
 from heft.plants import ElasticRobotPlant, Problem, plant_of
 from heft.recordings import Recording
 from heft.signals import GAP_STEPS, between_gaps, limited
-from heft.simulation import STANDSTILL, ClosedLoop, MujocoReplay, Push, moved_by_heft
+from heft.simulation import STANDSTILL, ClosedLoop, MujocoReplay, OtherEngine, Push, moved_by_heft
 
 SLIDING = 0.05 / STANDSTILL  # speed from which a drive slides, of its speed of standstill
 CUT = 0.5  # at each end of a stretch, whose filter swings in [s]
@@ -142,7 +142,7 @@ class _Motion:
 
 def replay_log(
     identified: Identified,
-    file: str | None,
+    run: MujocoReplay | OtherEngine | None,
     fields: Fields,
     log: AnyLog,
     columns: Path | None = None,
@@ -152,7 +152,7 @@ def replay_log(
     """Return a log replayed by what a simulator's file says.
 
     Args:
-        file: MuJoCo's file, which is run; None of another simulator's.
+        run: The simulator with its file; None if it is not run.
         fields: What it says of joints.
         before: The robot of the model file as it came; if not given, nothing is compared with it.
         fit: Log that friction beside its masses is fitted to; the replayed one if not given.
@@ -177,9 +177,8 @@ def replay_log(
     if loop is not None and {f"q_ref.{j}" for j in robot.joints} <= set(recording.sources):
         loop = replace(loop, believed=loop.believed if before is None else before)
         commanded = [_commanded(motion, *start, *loop.push(recording)) for start in starts]
-    if file is not None:
-        run = MujocoReplay.of(file, robot.joints)
-        engine = f"MuJoCo {run.version}"
+    if run is not None:
+        engine = run.name
         torque = run.inverse_dynamics(motion.q, motion.v, motion.a)
         smooth = run.inverse_dynamics(motion.q, motion.v, motion.a, dry=False)
         differences = _differences(motion, in_file, torque, smooth)

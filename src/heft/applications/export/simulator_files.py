@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -13,6 +14,7 @@ from heft.applications.identification import Identified
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, did_you_mean
 from heft.files import UNREADABLE, file_hash, json_text, read_text, require_writable, write_text
 from heft.models import SIMULATORS, STANDARD_GRAVITY, Fields, MeshFiles, Robot, Simulator, meshes_of
+from heft.simulation import MODULES, MujocoReplay, OtherEngine, other_engine, python_of
 
 from .replay import Replay, fields_of, model_file, replay_log
 
@@ -35,6 +37,7 @@ def export_files(
     columns: Path | None = None,
     model: Path | None = None,
     own_columns: Path | None = None,
+    python: Path | None = None,
 ) -> Exported:
     """Write what was identified as the file of a simulator, and replay a log by it.
 
@@ -47,6 +50,7 @@ def export_files(
         columns: Column map of the log.
         model: The model file as it came; that of the results if it is still there.
         own_columns: Python file of the user's own columns, where the robot was identified with one.
+        python: Interpreter of the environment that has Drake or Newton; heft's own if not given.
 
     Raises:
         InvalidSetting: If there is no such simulator, or nothing to be done, or a file would take
@@ -92,19 +96,39 @@ def export_files(
     made: dict[str, str | bytes] = {**meshes.contents, target.file: text}
     if draws is not None:
         made |= _drawn(target, identified, draws, meshes.from_below())
-    replayed = None
+    replayed, notes = None, [*_notes(target, identified), *_lost(meshes)]
     if replay is not None:
         before = None if began is None else Robot.from_file(began, robot.options)
-        run = text if simulator == "mujoco" else None
-        replayed = replay_log(identified, run, fields, replay, columns, before)
+        with _running(simulator, python, text, robot) as run:
+            replayed = replay_log(identified, run, fields, replay, columns, before)
         made["replay.json"] = json_text(replayed)
+        if run is None and simulator in MODULES:
+            cure = (
+                f"{simulator} is not installed here and was not run: pip install {simulator} into "
+            )
+            notes.append(f"{cure}an environment of its own, and name its Python by --python")
     files = []
     if out is not None:
         for name, content in made.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             write_text(out / name, content)
             files.append(out / name)
-    return Exported(tuple(files), (*_notes(target, identified), *_lost(meshes)), replayed)
+    return Exported(tuple(files), tuple(notes), replayed)
+
+
+@contextmanager
+def _running(
+    simulator: str, python: Path | None, text: str, robot: Robot
+) -> Iterator[MujocoReplay | OtherEngine | None]:
+    """Yield the simulator with its file, to be run; None if it is not installed, or never run."""
+    own = python_of(simulator, python)
+    if simulator == "mujoco":
+        yield MujocoReplay.of(text, robot.joints)
+    elif own is None:
+        yield None
+    else:
+        with other_engine(simulator, own, text, robot) as engine:
+            yield engine
 
 
 def _lost(meshes: MeshFiles) -> Iterator[str]:
