@@ -25,8 +25,8 @@ from heft.files import Edit, Element, apply, insert_child, json_text, set_attrib
 from heft.information import inertia, matrix_of_rpy, quaternion_of_matrix
 
 from . import denavit_hartenberg, mjcf, mjcf_values, urdf
-from .mesh_files import DIRECTORIES, MeshFiles, is_file
 from .robot import Robot
+from .shapes import DIRECTORIES, MeshFiles, is_file
 
 NO_MESHES = MeshFiles()
 MUTE = {"contype": "0", "conaffinity": "0", "group": "2"}  # of a geom that touches nothing

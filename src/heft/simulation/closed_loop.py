@@ -24,8 +24,7 @@ from heft.models import ControllerOptions, Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
 
-from .engine_replay import Push
-from .simulated_robot import SimulatedRobot
+from .simulated_robot import Push, SimulatedRobot
 
 SWEEPS = 100  # over a motion and what own columns make of it, at most
 CHUNK = 2048  # steps whose derivatives are in memory at once

@@ -20,7 +20,8 @@ from heft.arrays import Array
 from heft.errors import InvalidModel
 from heft.models import Robot
 
-from .engine_replay import LONGEST, Push
+from .engine_replay import LONGEST
+from .simulated_robot import Push
 
 MODULES = {"drake": "pydrake", "newton": "newton"}  # by simulator
 # Engines print as they like: only what is meant for heft reaches it.

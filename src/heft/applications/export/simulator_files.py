@@ -103,10 +103,10 @@ def export_files(
             replayed = replay_log(identified, run, fields, replay, columns, before)
         made["replay.json"] = json_text(replayed)
         if run is None and simulator in MODULES:
-            cure = (
+            notes.append(
                 f"{simulator} is not installed here and was not run: pip install {simulator} into "
+                "an environment of its own, and name its Python by --python"
             )
-            notes.append(f"{cure}an environment of its own, and name its Python by --python")
     files = []
     if out is not None:
         for name, content in made.items():
