@@ -135,7 +135,10 @@ def _lost(meshes: MeshFiles) -> Iterator[str]:
     lost = meshes.lost
     if lost:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-        yield f"not shown: meshes that cannot be taken along: {', '.join(lost[:3])}{more}"
+        yield (
+            f"not shown: meshes that cannot be taken along: {', '.join(lost[:3])}{more}; if the model "
+            "file was moved, name it by --model"
+        )
 
 
 def _written(target: Simulator, robot: Robot, fields: Fields, meshes: MeshFiles) -> str:
