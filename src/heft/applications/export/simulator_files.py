@@ -136,8 +136,8 @@ def _lost(meshes: MeshFiles) -> Iterator[str]:
     if lost:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         yield (
-            f"not shown: meshes that cannot be taken along: {', '.join(lost[:3])}{more}; if the model "
-            "file was moved, name it by --model"
+            f"not shown: meshes that cannot be taken along: {', '.join(lost[:3])}{more}; if "
+            "the model file was moved, name it by --model"
         )
 
 
