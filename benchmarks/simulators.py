@@ -26,7 +26,7 @@ from heft.applications.export import Replay, fields_of, replay_log
 from heft.applications.identification import Identified, identify, write
 from heft.models import SIMULATORS, Robot
 from heft.recordings import Recording
-from heft.simulation import Arm, Condition, Simulator
+from heft.simulation import Arm, Condition, MujocoReplay, Simulator
 
 MEASURED = {"panda": 0, "lwr4": 0, "ur10e": 0, "rokae": 0, "tx40": 1}  # which case of each
 SIMULATED = {
@@ -62,7 +62,8 @@ def replayed(robot: Robot, fit: tuple[Recording, ...], log: Recording) -> Replay
         found = Identified.load(Path(folder) / "out")
         fields = target.taken(found.robot, fields_of(found))
         text = target.write(found.robot, fields)
-        return replay_log(found, text, fields, log, before=robot, fit=fit[0])
+        run = MujocoReplay.of(text, found.robot.joints)
+        return replay_log(found, run, fields, log, before=robot, fit=fit[0])
 
 
 def rows_of(name: str, replay: Replay) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from heft.cli import main
 from heft.errors import InvalidSetting, install
 from heft.excitation import Clearance
 from heft.models import Options, Robot, fit_capsules, motion_limits, with_shapes
-from heft.models.shapes import _mesh
+from heft.models.shapes import mesh_surface
 
 from .robots import ROOT, path_of
 
@@ -150,7 +150,7 @@ def test_binary_stl_is_read_as_coal_reads_it() -> None:
         mesh = coal.MeshLoader().load(str(path), scale)
         corners = np.array(mesh.vertices()).reshape(-1, 3)
         index = [[t[0], t[1], t[2]] for t in map(mesh.tri_indices, range(mesh.num_tris))]
-        found, wanted = _mesh(path, scale).triangles, corners[index]
+        found, wanted = mesh_surface(path, scale).triangles, corners[index]
         assert sorted(map(bytes, found)) == sorted(map(bytes, wanted)), path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +26,7 @@ from heft.applications.servo import (
     identify_files,
     open_logs,
 )
+from heft.applications.servo.identified import Quantity
 from heft.cli import main
 from heft.errors import FitError, InputError, InvalidRecording, InvalidSetting, MissingSignal
 from heft.plants import ServoPlant
@@ -218,13 +220,29 @@ def test_the_files_are_those_that_simulators_read(
     )
     model = mujoco.MjModel.from_xml_path(str(out / "servo.xml"))
     assert model.dof_armature[0] == pytest.approx(found["armature"]["value"], rel=1e-4)
-    assert model.actuator_forcerange[0, 1] == pytest.approx(7.4 * A, rel=0.02)
+    state = mujoco.MjData(model)
+    for goal, duty in ((0.1, PER_UNIT * 300.0 * 0.1), (3.0, 1.0)):  # and beyond its limit
+        model.actuator_delay[0], state.qvel[0], state.ctrl[0] = 0.0, 0.5, goal
+        mujoco.mj_forward(model, state)
+        assert state.actuator_force[0] == pytest.approx(7.4 * A * duty - 0.5 * B, rel=0.03)
     state = mujoco.MjData(model)
     state.qpos[0], state.qacc[0] = 0.7, 3.0
     model.dof_armature[0] = model.dof_damping[0] = model.dof_frictionloss[0] = 0.0
     mujoco.mj_inverse(model, state)
     arm = BENCH.moment * math.sin(0.7) + BENCH.inertia * 3.0
     assert state.qfrc_inverse[0] == pytest.approx(arm, rel=2e-3)
+
+
+def test_mujoco_follows_the_goal_as_the_law_does(paths: list[Path]) -> None:
+    """But for friction in the load, which has no field there."""
+    found = identify_bench(BENCH, open_logs(BENCH, paths))
+    engine, law, flat = map(float, re.findall(r"(\d+\.\d+)°", found.replayed()))
+    assert law < 0.7 and law < flat and engine < 1.5 * flat
+    free = found.quantities | {"load": Quantity(0.0, 0.0, "1")}
+    engine, law, flat = map(
+        float, re.findall(r"(\d+\.\d+)°", replace(found, quantities=free).replayed())
+    )
+    assert law == flat and engine == pytest.approx(law, rel=0.1)
 
 
 def test_a_rollout_is_the_same_with_all_masses_and_torques_scaled(paths: list[Path]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
+import sys
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
 import mujoco
@@ -16,17 +17,29 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from heft import simulation
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.export import export_files
+from heft.applications.export import export_files, replay_log
 from heft.applications.identification import Identified, identify, write
 from heft.applications.sample import sample_files
 from heft.cli import commands
 from heft.dynamics import kernels
 from heft.errors import InputError, InvalidModel, InvalidSetting
 from heft.information import inertia
-from heft.models import SIMULATORS, Fields, JointFields, Options, Robot
+from heft.models import (
+    SIMULATORS,
+    ControllerOptions,
+    Fields,
+    JointFields,
+    JointGains,
+    MeshFiles,
+    Options,
+    Robot,
+    meshes_of,
+)
 from heft.plants import random_states
-from heft.simulation import MujocoReplay, moved_by_heft
+from heft.recordings import Recording
+from heft.simulation import MujocoReplay, Push, moved_by_heft
 from tests.mjcfs import ARM
 from tests.robots import PLANAR_ARM, path_of
 
@@ -180,6 +193,105 @@ def test_a_model_made_of_a_urdf_has_its_shapes_limits_and_gravity() -> None:
     assert not model.geom_contype.any()  # all of them are visual
 
 
+@pytest.mark.parametrize("file", ("panda", "tiago_pro", "ur"))
+def test_meshes_of_a_urdf_show_and_weigh_nothing(
+    file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every shape of the file is a geom; what MuJoCo cannot read is made STL."""
+    name = next(f for f in URDFS if f.startswith(file))
+    robot = robot_of(name)
+    meshes = meshes_of(robot.form, robot.source, path_of(name).parent)
+    files = {Path(path).suffix for path in meshes.contents}
+    assert not meshes.lost and files == {".stl"}
+    model, plain = (
+        mujoco.MjModel.from_xml_string(SIMULATORS["mujoco"].write(robot, {}, m), dict(m.contents))
+        for m in (meshes, MeshFiles())
+    )
+    assert model.ngeom == len(re.findall(rb"<geometry", robot.source)) > plain.ngeom
+    for values in ("body_mass", "body_inertia", "body_ipos"):
+        assert np.array_equal(getattr(model, values), getattr(plain, values))
+    out = capfd.readouterr()
+    assert not out.out and not out.err
+
+
+TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]])[
+    [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
+]
+
+
+def stl(text: bool) -> bytes:
+    """Return the tetrahedron as STL."""
+    if not text:
+        rows = [np.hstack([0.0, 0.0, 0.0, t.ravel()]).astype("<f4") for t in TETRAHEDRON]
+        return (
+            b"shell".ljust(80)
+            + np.uint32(4).tobytes()
+            + b"".join(r.tobytes() + bytes(2) for r in rows)
+        )
+    corner = "vertex {} {} {}\n"
+    facet = "facet normal 0 0 0\nouter loop\n" + 3 * corner + "endloop\nendfacet\n"
+    body = "".join(facet.format(*t.ravel()) for t in TETRAHEDRON)
+    return f"solid s\n{body}endsolid s\n".encode()
+
+
+def extent(model: Any, geom: int) -> list[float]:
+    """Return the widths of a mesh's bounding box in its body's axes."""
+    at = model.geom_dataid[geom]
+    begin, count = model.mesh_vertadr[at], model.mesh_vertnum[at]
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, model.geom_quat[geom])
+    corners = model.mesh_vert[begin : begin + count] @ turn.reshape(3, 3).T
+    return np.ptp(corners, axis=0).tolist()
+
+
+def test_meshes_keep_their_scale_and_say_what_is_lost(tmp_path: Path) -> None:
+    for folder, ascii in (("visual", True), ("collision", False)):
+        (tmp_path / "arm" / folder).mkdir(parents=True)
+        (tmp_path / "arm" / folder / "Link.STL").write_bytes(stl(ascii))
+    shape = '<{}><geometry><mesh filename="package://arm/{}" scale="{}"/></geometry>{}</{}>'
+    red = '<material name="r"><color rgba="1 0 0 1"/></material>'
+    shapes = (
+        shape.format("visual", "visual/Link.STL", ".1 .1 .1", red, "visual")
+        + shape.format("collision", "collision/Link.STL", ".2 .1 -.1", "", "collision")
+        + shape.format("visual", "visual/none.dae", "1 1 1", "", "visual")
+    )
+    at = b"<link name='forearm'>"
+    source = (DEMO / "arm.urdf").read_bytes()
+    assert source.count(at) == 1
+    robot = Robot.from_text(source.replace(at, at + shapes.encode()))
+    meshes = meshes_of(robot.form, robot.source, tmp_path / "arm" / "urdf")
+    assert sorted(meshes.contents) == ["meshes/link.stl", "meshes/link_1.stl"]
+    assert meshes.lost == ("package://arm/visual/none.dae (a mesh is not found)",)
+    text = SIMULATORS["mujoco"].write(robot, {}, meshes)
+    model = mujoco.MjModel.from_xml_string(text, dict(meshes.contents))
+    seen = {
+        int(model.geom_group[k]): (extent(model, k), model.geom_rgba[k].tolist())
+        for k in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_MESH)
+    }
+    assert seen[2] == (pytest.approx([0.1, 0.2, 0.3], rel=1e-6), [1.0, 0.0, 0.0, 1.0])
+    assert seen[3][0] == pytest.approx([0.2, 0.2, 0.3], rel=1e-6)
+
+
+def test_files_of_an_mjcf_file_lie_beside_its_copy(tmp_path: Path) -> None:
+    """Wherever its compiler has them; a draw, one folder deeper, takes the same ones."""
+    (tmp_path / "from" / "shown").mkdir(parents=True)
+    (tmp_path / "from" / "shown" / "shell.stl").write_bytes(stl(False))
+    more = """<compiler meshdir="shown"/><asset><mesh file="shell.stl"/></asset><worldbody>
+    <geom type="mesh" mesh="shell"/>"""
+    robot = Robot.from_text(ARM.replace("<worldbody>", more, 1).encode(), None, "robot.xml")
+    meshes = meshes_of("mjcf", robot.source, tmp_path / "from")
+    assert not meshes.lost
+    for path, files in (("robot.xml", meshes), ("draws/robot_0.xml", meshes.from_below())):
+        made = tmp_path / "to" / path
+        made.parent.mkdir(parents=True)
+        made.write_text(SIMULATORS["mujoco"].write(robot, {}, files))
+    for path, content in meshes.contents.items():
+        (tmp_path / "to" / path).parent.mkdir()
+        (tmp_path / "to" / path).write_bytes(content)
+    for path in ("robot.xml", "draws/robot_0.xml"):
+        assert mujoco.MjModel.from_xml_path(str(tmp_path / "to" / path)).nmesh == 1
+
+
 def test_drakes_transmission_takes_the_place_of_the_files_own() -> None:
     source = (DEMO / "arm.urdf").read_text().replace("</robot>", TRANSMISSION + "</robot>")
     robot = Robot.from_text(source.encode())
@@ -231,10 +343,23 @@ def test_pushed_alike_both_simulators_move_alike() -> None:
         values |= {f"{j}.armature": 0.3, f"{j}.viscous": 0.8, f"{j}.offset": 0.2}
     start = np.array([[0.3, -0.4], [1.0, -2.0]])
     effort = 5.0 * np.sin(np.arange(800)[:, None] * [0.01, 0.02])
-    mine = moved_by_heft(simple, np.array(list(values.values())), start, effort, 2.5e-4)
+    numbers, push = np.array(list(values.values())), Push.of_efforts(effort, 2.5e-4)
+    mine = moved_by_heft(simple, numbers, start, push)
     assert mine is not None
     assert np.abs(mine - mine[0]).max() > 0.1
-    assert np.abs(run.moved(start, effort, 2.5e-4) - mine).max() < 2e-3 * np.abs(mine).max()
+    assert np.abs(run.moved(start, push) - mine).max() < 2e-3 * np.abs(mine).max()
+    # And along a reference under a controller, of which each part acts.
+    gains = np.array([[300.0, 200.0], [30.0, 20.0], [2000.0, 1500.0]])
+    wanted = np.zeros((800, 3, 2))
+    wanted[:, 2] = effort
+    runs, mines = [], []
+    for rows, keep in ((0, -1.0), (1, -1.0), (2, -1.0), (3, -1.0), (3, 0.01)):
+        push = Push(wanted, gains * (np.arange(3) < rows)[:, None], keep, 2.5e-4)
+        runs.append(run.moved(start, push))
+        mines.append(moved_by_heft(simple, numbers, start, push))
+    off = np.abs(np.array(runs)[:, None] - np.array(mines)).max(axis=(2, 3))
+    own = np.diag(off)
+    assert own.max() < 0.01 and (own < 0.5 * (off + 9.0 * np.eye(5)).min(axis=1)).all()
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +401,41 @@ def test_a_replay_proves_the_file(results: Path, tmp_path: Path) -> None:
     assert any(line.startswith("not held: friction's bend") for line in replay.lines())
 
 
+def test_a_command_is_replayed_with_the_controller(results: Path, tmp_path: Path) -> None:
+    """A log of MuJoCo's own: along its command it moves as logged, not so with other masses."""
+    joints, rate = robot_of("demo").joints, 1000.0
+    stiff, slow = 300.0 / 3.0 ** np.arange(6), 20.0 / 3.0 ** np.arange(6)
+    gains = {j: JointGains(p, d) for j, p, d in zip(joints, stiff, slow, strict=True)}
+    controller = ControllerOptions(gains, rate, filter=1e5)
+    time = np.arange(6000) / rate
+    pace = np.array([1.1, 1.7, 2.3, 2.9, 3.1, 3.7])
+    reference = 0.4 * np.sin(time[:, None] * pace)
+    wanted = np.stack([reference, 0.4 * pace * np.cos(time[:, None] * pace), 0.0 * reference], 1)
+    push = Push(wanted, np.array([stiff, slow, 0.0 * slow]), 1.0, 1.0 / rate)
+    fields = told(results)
+    identified = Identified.load(results)
+    text = SIMULATORS["mujoco"].write(identified.robot, fields)
+    start = np.stack([reference[0], wanted[0, 1]])
+    run = MujocoReplay.of(text, joints)
+    q = run.moved(start, push)
+    seen = np.vstack([start[1], np.diff(q, axis=0) * rate])
+    tau = stiff * (reference - q) + slow * (wanted[:, 1] - seen)
+    signals = {
+        k: dict(zip(joints, x.T, strict=True))
+        for k, x in (("q", q), ("q_ref", reference), ("tau", tau))
+    }
+    log = Recording.from_arrays(time, "commanded", **signals)
+    options = replace(identified.robot.options, controller=controller)
+    known = replace(identified, robot=replace(identified.robot, options=options))
+    before = Robot.from_file(DEMO / "arm.urdf", options)
+    replay = replay_log(known, run, fields, log, before=before)
+    off = {name: float(np.max(error)) for name, error in replay.followed.items()}
+    assert off[str(replay.engine)] < 2e-3 and off["heft, simple"] < 4e-3  # [rad]
+    assert off["file as it came"] > 0.02
+    assert any(line.startswith("\nmotion of the log's command") for line in replay.lines())
+    assert not replay_log(identified, run, fields, log, before=before).followed
+
+
 def test_what_a_simulator_lacks_costs_what_it_says(results: Path) -> None:
     """Dry friction and offset of Drake: the rms of what is left out of the torque."""
     lacking = export_files(results, "drake", replay=DEMO / "run2.parquet").replay
@@ -307,6 +467,7 @@ def test_draws_keep_what_varies_together(results: Path, tmp_path: Path) -> None:
         rotor = values[manifest["parameters"].index("elbow.armature")]
         assert model.joint("elbow").armature[0] == pytest.approx(rotor, rel=1e-12)
     neutral = export_files(results, "isaaclab", tmp_path / "b", tmp_path / "drawn")
+    assert (tmp_path / "a" / "randomize.py").is_file()
     assert {p.name for p in neutral.files} == {"robot_isaaclab.py", "draws.json", "draws.py"}
     space: dict[str, Any] = {"__file__": str(tmp_path / "b" / "draws.py")}
     exec((tmp_path / "b" / "draws.py").read_text(), space)
@@ -319,6 +480,56 @@ def test_draws_keep_what_varies_together(results: Path, tmp_path: Path) -> None:
     assert inertia.consistency_margin(np.array(ten)) > 0.0
     at = [k.name for k in robot.bodies_links].index("forearm")
     assert ten == pytest.approx(sampled.values[1][10 * at : 10 * at + 10].tolist())
+
+
+class Scene:
+    """A model as MJX has it, for a function that replaces fields; jax is not here."""
+
+    def __init__(self, model: Any, **fields: Any) -> None:
+        self.model, self.fields = model, fields
+
+    def __getattr__(self, name: str) -> Any:
+        return self.fields[name] if name in self.fields else getattr(self.model, name)
+
+    def tree_replace(self, fields: dict[str, Any]) -> Scene:
+        return Scene(self.model, **self.fields, **fields)
+
+
+def test_playgrounds_environments_have_a_draw_each(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in for jax: the scene's robot moves by the torque of the draw's own file."""
+    jax, random, tree = ModuleType("jax"), ModuleType("jax.random"), ModuleType("jax.tree_util")
+    jax.vmap = lambda f: lambda keys: np.array([f(k) for k in keys])  # type: ignore[attr-defined]
+    random.randint = lambda key, shape, low, high: key  # type: ignore[attr-defined]
+    tree.tree_map = lambda f, model: Scene(None)  # type: ignore[attr-defined]
+    jax.random, jax.tree_util, jax.numpy = random, tree, np  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "jax.numpy", np)
+    sample_files(results, tmp_path / "drawn", 3, 1)
+    made = export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
+    assert sum(p.parent.name == "draws" for p in made.files) == 3
+    space: dict[str, Any] = {"__file__": str(tmp_path / "a" / "randomize.py")}
+    exec((tmp_path / "a" / "randomize.py").read_text(), space)
+    text = (tmp_path / "a" / "robot.xml").read_text()
+    box = '<worldbody><body name="box" pos="9 0 0"><joint type="slide"/><geom size="1"/></body>'
+    scene = mujoco.MjModel.from_xml_string(text.replace("<worldbody>", box))
+    model, axes = space["domain_randomize"](Scene(scene), np.array([2, 0]))
+    assert set(axes.fields) == set(model.fields) and set(axes.fields.values()) == {0}
+    for row, draw in enumerate((2, 0)):
+        for name, values in model.fields.items():
+            getattr(scene, name)[:] = values[row]
+        own = mujoco.MjModel.from_xml_path(str(tmp_path / "a" / "draws" / f"robot_{draw}.xml"))
+        torque = []
+        for m in (scene, own):
+            data, rng = mujoco.MjData(m), np.random.default_rng(0)
+            for values in (data.qpos, data.qvel, data.qacc):
+                values[-6:] = rng.normal(size=6)
+            m.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+            m.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_LIMIT
+            mujoco.mj_inverse(m, data)
+            torque.append(data.qfrc_inverse[-6:])
+        assert torque[0] == pytest.approx(torque[1], rel=1e-9)
 
 
 def test_torque_spreads_over_draws_as_the_results_state(results: Path, tmp_path: Path) -> None:
@@ -381,52 +592,68 @@ def test_draws_of_other_results_are_refused(results: Path, tmp_path: Path) -> No
             export_files(results, "mujoco", tmp_path / "a", tmp_path / "drawn")
 
 
-DRAKE = """
-import json, sys
-import numpy as np
-from pydrake.multibody.parsing import Parser
-from pydrake.multibody.plant import MultibodyPlant
-
-given = json.load(sys.stdin)
-plant = MultibodyPlant(0.0)
-model = Parser(plant).AddModelsFromString(given["text"], "urdf")[0]
-base = plant.get_body(plant.GetBodyIndices(model)[0]).body_frame()
-plant.WeldFrames(plant.world_frame(), base)
-plant.mutable_gravity_field().set_gravity_vector(given["gravity"])
-plant.Finalize()
-context, found = plant.CreateDefaultContext(), []
-from pydrake.multibody.tree import MultibodyForces
-for q, v, a in zip(given["q"], given["v"], given["a"]):
-    plant.SetPositions(context, q)
-    plant.SetVelocities(context, v)
-    forces = MultibodyForces(plant)
-    plant.CalcForceElementsContribution(context, forces)
-    found.append(plant.CalcInverseDynamics(context, np.array(a), forces).tolist())
-names = [plant.get_joint(k).name() for k in plant.GetJointIndices(model)]
-print(json.dumps({"names": names, "torque": found}))
-"""
-INTERPRETER = os.environ.get("HEFT_DRAKE_PYTHON")
+@pytest.mark.parametrize(("simulator", "share"), (("drake", 1e-9), ("newton", 1e-4)))
+def test_other_engines_take_the_same_torque(
+    simulator: str, share: float, results: Path, tmp_path: Path
+) -> None:
+    """And move by it: what they do not hold is what sets them apart from heft."""
+    python = os.environ.get(f"HEFT_{simulator.upper()}_PYTHON")
+    if python is None:
+        pytest.skip(f"HEFT_{simulator.upper()}_PYTHON is not set: {simulator.upper()} IS NOT ASKED")
+    log = DEMO / "run2.parquet"
+    made = export_files(results, simulator, tmp_path / "a", None, log, python=Path(python))
+    replay = made.replay
+    assert replay is not None and str(replay.engine).lower().startswith(simulator)
+    assert replay.smooth < share and replay.dry < 0.01
+    ran, came = (replay.moved[name] for name in (str(replay.engine), "file as it came"))
+    assert (ran < 0.5 * came).all()
+    missed = replay.errors[str(replay.engine)]
+    by_fields = export_files(results, simulator, None, None, log).replay
+    assert by_fields is not None
+    assert missed == pytest.approx(by_fields.errors["its fields"], rel=1e-2)
 
 
-@pytest.mark.skipif(not INTERPRETER, reason="HEFT_DRAKE_PYTHON is not set: DRAKE IS NOT ASKED")
-def test_drake_takes_the_same_torque() -> None:
-    robot, fields, s = robot_of("demo"), drawn("demo"), states("demo")
-    target = SIMULATORS["drake"]
-    given = {
-        "text": target.write(robot, target.taken(robot, fields)),
-        "gravity": robot.gravity.tolist(),
-        **{k: getattr(s, k).tolist() for k in "qva"},
-    }
-    ran = subprocess.run(
-        [str(INTERPRETER), "-c", DRAKE],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(ran.stdout)
-    assert found["names"][: len(robot.joints)] == list(robot.joints)
-    assert "arning" not in ran.stderr
-    rotor, viscous, _, _ = np.array([list(asdict(f).values()) for f in fields.values()]).T
-    wanted = s.rigid + rotor * s.a + viscous * s.v
-    assert np.abs(np.array(found["torque"]) - wanted).max() < 1e-9 * np.abs(wanted).max()
+def test_an_engine_follows_the_controllers_equations() -> None:
+    """What is run beside another engine, here beside MuJoCo, steps as heft's replay does."""
+    robot, s = robot_of("demo"), states("demo")
+    run = MujocoReplay.of(SIMULATORS["mujoco"].write(robot, drawn("demo")), robot.joints)
+
+    class Engine:
+        def begin(self, q: Any, v: Any) -> None:
+            self.data = mujoco.MjData(run.model)
+            self.data.qpos[:], self.data.qvel[:] = q, v
+
+        def step(self, torque: Any) -> Any:
+            self.data.qfrc_applied[:] = torque
+            mujoco.mj_step(run.model, self.data)
+            return self.data.qpos.copy(), self.data.qvel.copy()
+
+        def inverse(self, *row: Any) -> Any:
+            one = [x[None] for x in row]
+            smooth = run.inverse_dynamics(*one, dry=False)[0]
+            return smooth, run.inverse_dynamics(*one)[0] - smooth
+
+    template = Path(simulation.__file__).parent / "engine.py.template"
+    space: dict[str, Any] = {"np": np, "STEP": 1e-3}
+    exec(template.read_text().partition("engine = Engine")[0], space)
+    found = np.array(space["answer"](Engine(), {"motion": [s.q, s.v, s.a]}))
+    assert found.sum(axis=1) == pytest.approx(run.inverse_dynamics(s.q, s.v, s.a), rel=1e-9)
+    wanted = np.random.default_rng(4).normal(size=(50, 3, 6))
+    gains = np.array([[30.0], [3.0], [40.0]]) * np.ones(6)
+    start = np.stack([s.q[0], 0.1 * s.v[0]])
+    for step, keep in ((1e-3, -1.0), (4e-3, 0.3)):
+        push = Push(wanted, gains, keep, step)
+        moved = run.moved(start, push)  # which sets the model's step
+        asked = {"start": start, "wanted": wanted, "gains": gains, "keep": keep, "step": step}
+        assert space["answer"](Engine(), asked) == pytest.approx(moved, abs=1e-12)
+
+
+def test_an_engine_that_is_not_there_is_said(results: Path, tmp_path: Path) -> None:
+    log = DEMO / "run2.parquet"
+    made = export_files(results, "newton", None, None, log)
+    assert made.replay is not None and made.replay.engine is None
+    assert any("name its Python by --python" in note for note in made.notes)
+    with pytest.raises(InvalidModel, match=r"without an answer(.|\n)*pydrake"):
+        export_files(results, "drake", None, None, log, python=Path(sys.executable))
+    with pytest.raises(InvalidModel, match="Python does not start"):
+        export_files(results, "drake", None, None, log, python=tmp_path / "none")

@@ -247,6 +247,7 @@ def export(
     columns: Map = None,
     model: Path | None = None,
     own: IdentifiedWith = None,
+    python: Path | None = None,
 ) -> None:
     """Write an identified robot in a simulator's own fields, and prove them on a log.
 
@@ -255,9 +256,9 @@ def export(
     results
         Folder that heft identify left.
     target
-        The simulator. Of MuJoCo the file is run in the replay.
+        The simulator. Of MuJoCo, Drake and Newton the file is run in the replay.
     out
-        Folder to write to: one file, and replay.json.
+        Folder to write to: one file, its meshes, and replay.json.
     draws
         Folder that heft sample left: each draw is written, too, in the file's form where it holds
         links, else as draws.json with a loader.
@@ -266,18 +267,22 @@ def export(
         simulator's file does not hold.
     model
         The model file as it came, to compare with, if it is no longer where it was.
+    python
+        The Python of the environment where Drake or Newton is installed, to be run in the replay.
     """
     from heft.applications.export import export_files
 
-    made = export_files(results, target, out, draws, replay, columns, model, own)
+    made = export_files(results, target, out, draws, replay, columns, model, own, python)
     if made.replay is not None:
         message("\n".join(made.replay.lines()))
     for note in made.notes:
         message(note)
     if out is not None:
-        drawn = sum(path.parent != out for path in made.files)
-        names = ", ".join(path.name for path in made.files if path.parent == out)
-        message(f"{shown(out)}: {names}{f', and {drawn} draws' if drawn else ''}")
+        names = [path.name for path in made.files if path.parent == out]
+        for what in ("meshes", "draws"):
+            if count := sum(path.parent == out / what for path in made.files):
+                names.append(f"{count} {what}")
+        message(f"{shown(out)}: {', '.join(names)}")
 
 
 app.command(excite)

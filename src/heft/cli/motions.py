@@ -71,12 +71,17 @@ def excite(
 
 
 def servo(
-    bench: Path, *logs: Path, out: Path = Path("servo"), columns: Map = None, quiet: Quiet = False
+    bench: Path,
+    *logs: Path,
+    out: Path = Path("servo"),
+    columns: Map = None,
+    replay: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Identify a servo on a bench: torque per volt, back-EMF, friction, rotor inertia.
 
     Leaves a folder: every number with its interval (estimate.json), the names of BAM's files
-    (bam.json) and MuJoCo's joint and actuator (servo.xml).
+    (bam.json) and MuJoCo's joint and motor (servo.xml).
 
     Parameters
     ----------
@@ -88,11 +93,15 @@ def servo(
         any other log with q.servo, q_ref.servo and u.servo.
     out
         Folder for the results.
+    replay
+        Run the logs' goals by MuJoCo from servo.xml, and say how far it is off.
     """
     from heft.applications.servo import identify_files
 
     result = identify_files(bench, logs, out, columns, progress_unless(quiet))
     message(f"{result.text()}\n\n{shown(out)}")
+    if replay:
+        message(result.replayed())
 
 
 def select(

@@ -207,8 +207,8 @@ def _swap(new: Path, out: Path) -> None:
         raise
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file atomically; an existing file is replaced.
+def write_text(path: Path, text: str | bytes) -> None:
+    """Write a UTF-8 text file, or bytes, atomically; an existing file is replaced.
 
     Raises:
         InvalidSetting: If it cannot be written there.
@@ -217,7 +217,7 @@ def write_text(path: Path, text: str) -> None:
     path = path.resolve()
     with workshop(path) as folder:
         new = folder / path.name
-        new.write_text(text, encoding="utf-8")
+        new.write_bytes(text.encode() if isinstance(text, str) else text)
         put(new, path)
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from .robot import Robot
     from .motion_options import MotionLimits
     from .limits import motion_limits, with_shapes
-    from .simulators import SIMULATORS, Fields, JointFields, Simulator
+    from .simulators import SIMULATORS, Fields, JointFields, Simulator, mjcf_joint, shown
     from .friction_code import c_source, python_source
     from .link_shapes import LinkShape, cannot_touch, carried_reach
-    from .shapes import bounding_extent
+    from .shapes import MeshFiles, bounding_extent, meshes_of
     from .capsules import CapsuleFitting, Capsules, fit_capsules
     from .actuators import Actuators
     from .free_flyer import FreeFlyer, InertialSensor, Load, PoseSensor, load_of

@@ -1,4 +1,6 @@
-"""Collision shapes of links as surfaces: meshes, boxes, cylinders, balls, capsules, ellipsoids.
+"""Shapes of links as surfaces, and the files of meshes that they are read from.
+
+Collision shapes are meshes, boxes, cylinders, balls, capsules, ellipsoids.
 
 A URDF's meshes are looked for where their URI says: `package://NAME/PATH` in the folders above the
 model file, in those that `[motion]` names, and in `ROS_PACKAGE_PATH`. An MJCF file's are in its
@@ -9,16 +11,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.errors import InvalidModel
-from heft.files import Element, numbers, require_regular, xml
+from heft.errors import HeftError, InvalidModel
+from heft.files import Element, numbers, require_regular, walk, xml
 from heft.information import matrix_of_rpy
 
 from . import mjcf, urdf
@@ -28,6 +31,9 @@ from .mjcf_values import Compiler, Geom, placed, vector
 
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
 STL = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])  # binary
+MOST = 200_000  # triangles of a file that MuJoCo reads
+FOLDER = "meshes"
+DIRECTORIES = ("meshdir", "texturedir", "assetdir")  # of <compiler>
 
 Plane = tuple[float, float, float, float]
 
@@ -121,7 +127,7 @@ def shapes_of(
     Form and source are those of a `Robot`, the folder that of its model file, to which folders of
     packages are relative; None is the working folder.
     """
-    search = _Search(folder, tuple(packages))
+    search = Search(folder, tuple(packages))
     if form == "mjcf":
         return mjcf_surfaces(source, search)
     if form != "urdf":
@@ -152,7 +158,7 @@ def _lost(shapes: list[str], cure: str) -> list[str]:
     return [message] if shapes else []
 
 
-def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surface]], list[str]]:
+def mjcf_surfaces(source: bytes, search: Search) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the geoms of an MJCF file that can touch others, by body, and notes to the user."""
     root = xml.parse(source, "MJCF")
     model = mjcf.read(root, "MJCF")
@@ -184,7 +190,7 @@ def mjcf_surfaces(source: bytes, search: _Search) -> tuple[dict[str, list[Surfac
 
 
 def _of_geom(
-    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: _Search
+    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: Search
 ) -> Surface:
     """Return the surface of a geom in its body's frame.
 
@@ -197,7 +203,7 @@ def _of_geom(
         if {"refpos", "refquat", "vertex"} & set(asset):
             raise KeyError("refpos")
         scale = vector(asset, "scale", 3, geom.where, (1.0, 1.0, 1.0))
-        surface = _mesh(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
+        surface = mesh_surface(search.file(str(Path(compiler.meshes) / asset["file"])), scale)
         pose = placed(geom.given, compiler, geom.where, geom.rotation, geom.translation)
         return surface.placed(*pose)
     size, rotation, translation = geom.solid(compiler)
@@ -229,7 +235,7 @@ def _cylinder(radius: float, ends: Array) -> Surface:
     return Surface.around(np.vstack([rim.T + end for end in ends]))
 
 
-def _surface(shape: Element, search: _Search) -> Surface:
+def _surface(shape: Element, search: Search) -> Surface:
     """Return the surface of a shape in its own frame.
 
     Raises:
@@ -239,14 +245,14 @@ def _surface(shape: Element, search: _Search) -> Surface:
     if shape.tag == "mesh":
         given = shape.attributes
         scale = numbers(given.get("scale", "1 1 1"), 3, "scale", "mesh")
-        return _mesh(search.file(given["filename"]), np.array(scale))
+        return mesh_surface(search.file(given["filename"]), np.array(scale))
     size = urdf.size_of(shape)
     if size is None:
         raise KeyError(shape.tag)
     return _solid(shape.tag, np.array(size))
 
 
-def _mesh(path: Path, scale: Array) -> Surface:
+def mesh_surface(path: Path, scale: Array) -> Surface:
     """Return the triangles of a mesh; those of binary STL are read here, others by coal.
 
     Raises:
@@ -267,13 +273,18 @@ def _mesh(path: Path, scale: Array) -> Surface:
 
 
 @dataclass(frozen=True)
-class _Search:
+class Search:
     """Where meshes are looked for: the model file's folder, and folders of packages."""
 
     folder: Path | None
     packages: tuple[str, ...]
 
     def file(self, uri: str) -> Path:
+        """Return a mesh's path.
+
+        Raises:
+            InvalidModel: If it is not found.
+        """
         for path in self._candidates(uri):
             if path.suffix.lower() in (".stl", ".dae", ".obj", ".ply") and path.is_file():
                 require_regular(path, "mesh", InvalidModel)
@@ -294,6 +305,93 @@ class _Search:
             yield place / package / rest
             if place.name == package or place in named:
                 yield place / rest
+
+
+@dataclass(frozen=True, eq=False)
+class MeshFiles:
+    """Files that lie beside a written model, in `FOLDER`."""
+
+    # by what the model file calls them: their paths from the file that is written
+    names: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[str, bytes] = field(default_factory=dict)  # by path, from `FOLDER`'s own
+    lost: tuple[str, ...] = ()  # what is not there or cannot be read, with the reason
+
+    def from_below(self) -> MeshFiles:
+        """Return them as a file calls them that is written one folder deeper."""
+        return replace(self, names={k: f"../{name}" for k, name in self.names.items()})
+
+
+def meshes_of(form: str, source: bytes, folder: Path | None) -> MeshFiles:
+    """Return the files that shapes of a robot are read from; textures of an MJCF file, too.
+
+    Args:
+        form: That of the robot; one that is neither "urdf" nor "mjcf" has none.
+        source: The model file.
+        folder: Where it lies; None if that is not known.
+    """
+    names, contents, lost = dict[str, str](), dict[str, bytes](), list[str]()
+    for called, places in dict(_called(form, source)).items():
+        try:
+            path = (
+                Search(folder, ()).file(called)
+                if form == "urdf"
+                else _first(folder, places, called)
+            )
+            ending, content = _content(form, path)
+        except (HeftError, ValueError, RuntimeError, OSError) as problem:
+            lost.append(f"{called} ({str(problem).splitlines()[0]})")
+            continue
+        stem = re.sub(r"\W", "_", Path(called).stem).lower()
+        other = (f"{FOLDER}/{stem}{f'_{k}' if k else ''}{ending}" for k in range(len(names) + 1))
+        names[called] = next(n for n in other if contents.get(n, content) == content)
+        contents[names[called]] = content
+    return MeshFiles(names, contents, tuple(lost))
+
+
+def _called(form: str, source: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield what a file calls its meshes, and the folders where an MJCF file has them."""
+    root = xml.parse(b"<none/>" if form == "toml" else source, "the model file")
+    if form == "urdf":
+        shapes = (e for link in root.all("link") for e in walk(link) if e.tag == "mesh")
+        yield from ((e.attributes.get("filename", ""), ()) for e in shapes)
+    elif form == "mjcf":
+        said = [c.attributes.get(k, "") for c in root.all("compiler") for k in DIRECTORIES]
+        for asset in (a for group in root.all("asset") for a in group.children):
+            yield from ((v, ("", *said)) for k, v in asset.attributes.items() if is_file(k))
+
+
+def is_file(attribute: str) -> bool:
+    """Whether an attribute of an asset names a file."""
+    return attribute.startswith("file")
+
+
+def _first(folder: Path | None, places: Iterable[str], called: str) -> Path:
+    paths = [(folder or Path()) / place / called for place in places]
+    path = next((p for p in paths if p.is_file()), None)
+    if path is None:
+        raise InvalidModel("a file is not found", argument=called)
+    require_regular(path, "mesh", InvalidModel)
+    return path
+
+
+def _content(form: str, path: Path) -> tuple[str, bytes]:
+    """Return the ending and content of a file as MuJoCo reads it.
+
+    Raises:
+        HeftError: If coal is needed to read it and is not installed.
+        ValueError: If MuJoCo does not take it.
+    """
+    raw, ending = path.read_bytes(), path.suffix.lower()
+    if form == "mjcf":
+        return ending, raw
+    triangles = mesh_surface(path, np.ones(3)).triangles
+    if len(triangles) > MOST:
+        raise ValueError(f"{len(triangles)} triangles, MuJoCo reads {MOST}")
+    if ending == ".obj" or (ending == ".stl" and len(raw) == 84 + STL.itemsize * len(triangles)):
+        return ending, raw
+    rows = np.zeros(len(triangles), STL)
+    rows["corners"] = triangles
+    return ".stl", bytes(80) + np.uint32(len(rows)).tobytes() + rows.tobytes()
 
 
 def bounding_extent(surface: Surface) -> tuple[tuple[float, float], ...]:

@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import resources
 from itertools import chain
+from pathlib import Path
 from string import Template
+from typing import Protocol
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -24,7 +26,10 @@ from heft.information import inertia, matrix_of_rpy, quaternion_of_matrix
 
 from . import denavit_hartenberg, mjcf, mjcf_values, urdf
 from .robot import Robot
+from .shapes import DIRECTORIES, MeshFiles, is_file
 
+NO_MESHES = MeshFiles()
+MUTE = {"contype": "0", "conaffinity": "0", "group": "2"}  # of a geom that touches nothing
 FAINT = 1e-6  # N·m/rad or N/m: a softer spring is such an offset
 DEGREE = math.pi / 180.0
 
@@ -51,16 +56,24 @@ class JointFields:
 Fields = Mapping[str, JointFields]  # by joint
 
 
+class Writer(Protocol):
+    """What returns a simulator's file, of a robot whose meshes lie beside it."""
+
+    def __call__(self, robot: Robot, fields: Fields, meshes: MeshFiles = ..., /) -> str:
+        """Return its text."""
+
+
 @dataclass(frozen=True)
 class Simulator:
     """A simulator, and the file that says to it what was identified."""
 
     file: str  # name of its file
     holds: frozenset[str]  # fields of a joint that it takes
-    write: Callable[[Robot, Fields], str]
+    write: Writer
     read: Callable[[str], Fields]
     has_links: bool = True  # whether its file holds the links, too
     note: str = ""  # what a user is to know of it
+    has_meshes: bool = False  # whether meshes lie beside its file
 
     def taken(self, robot: Robot, fields: Fields) -> dict[str, JointFields]:
         """Return the fields that its file takes, zero for the others.
@@ -93,7 +106,8 @@ def _row(values: object) -> str:
     return " ".join(repr(float(x) + 0.0) for x in np.ravel(np.asarray(values)))
 
 
-def _shown(**attributes: object) -> str:
+def shown(**attributes: object) -> str:
+    """Return the attributes of an element of XML, as text."""
     return "".join(f" {k}={quoteattr(str(v))}" for k, v in attributes.items())
 
 
@@ -104,7 +118,7 @@ def _stiffness(given: Mapping[str, str]) -> float:
     return float(given.get("stiffness", "0").split()[0])
 
 
-def _joint_values(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
+def mjcf_joint(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
     """Return a joint's MJCF attributes; `turn` is the file's unit of angles in rad, or 1."""
     values = {
         "armature": _row(fields.armature),
@@ -122,10 +136,10 @@ def _joint_values(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
     return values
 
 
-def write_mjcf(robot: Robot, fields: Fields) -> str:
+def write_mjcf(robot: Robot, fields: Fields, meshes: MeshFiles = NO_MESHES) -> str:
     """Return an MJCF file with joints' fields: an MJCF file's own, or one made of a URDF."""
     if robot.form != "mjcf":
-        return _made_mjcf(urdf_of(robot), robot, fields)
+        return _made_mjcf(urdf_of(robot), robot, fields, meshes)
     root = xml.parse(robot.source, "the model file")
     degrees = mjcf_values.compiler_of(root, "the model file").degrees
     model, edits = mjcf.read(root, "the model file"), list[Edit]()
@@ -134,12 +148,21 @@ def write_mjcf(robot: Robot, fields: Fields) -> str:
         if option is not None:
             edits += set_attributes(robot.source, option, gravity, exact=True)
         else:
-            edits += insert_child(robot.source, root, "mujoco", [f"<option{_shown(**gravity)}/>"])
+            edits += insert_child(robot.source, root, "mujoco", [f"<option{shown(**gravity)}/>"])
+    for asset in (a for group in root.all("asset") for a in group.children):
+        own = asset.attributes
+        moved = {k: meshes.names[v] for k, v in own.items() if is_file(k) and v in meshes.names}
+        if moved:
+            named = {"name": own.get("name", Path(own.get("file", "")).stem)}
+            edits += set_attributes(robot.source, asset, named | moved)
+    for compiler in root.all("compiler") if meshes.names else ():
+        gone = {k: "" for k in DIRECTORIES if k in compiler.attributes}
+        edits += set_attributes(robot.source, compiler, gone)
     for body in model.bodies:
         for joint in body.joints:
             if joint.name in fields:
                 turn = DEGREE if degrees and not joint.slides else 1.0
-                values = _joint_values(fields[joint.name], turn)
+                values = mjcf_joint(fields[joint.name], turn)
                 if 0.0 < _stiffness(joint.given) <= FAINT:  # of an earlier export
                     values = {"stiffness": "0", "springref": "0", **values}
                 edits += set_attributes(robot.source, joint.element, values, exact=True)
@@ -164,26 +187,28 @@ def read_mjcf(text: str) -> dict[str, JointFields]:
     return fields
 
 
-def _made_mjcf(data: bytes, robot: Robot, fields: Fields) -> str:
-    """Return a URDF as an MJCF file: bodies, joints, limits and plain shapes, no meshes."""
+def _made_mjcf(data: bytes, robot: Robot, fields: Fields, meshes: MeshFiles) -> str:
+    """Return a URDF as an MJCF file: bodies, joints, limits and shapes."""
     root = xml.parse(data, "the model file")
     links = {k.attributes["name"]: k for k in root.all("link")}
     joints: dict[str, list[Element]] = {}
     for joint in root.all("joint"):
         joints.setdefault(urdf.ends(joint)[0], []).append(joint)
     moved = {urdf.ends(j)[1] for j in root.all("joint")}
+    colors = {k.attributes.get("name"): k.find("color") for k in root.all("material")}
     follow: list[str] = []
+    assets: dict[str, str] = {}  # names of meshes by file and scale
 
     def body(name: str, place: str, joint: Element | None, indent: str) -> Iterator[str]:
         lines = list(inside(links[name], joint))
         if world := name == mjcf.WORLD:  # MuJoCo's own body, which has no inertial
             lines = [line for line in lines if "<inertial" not in line]
         else:
-            yield f"{indent}<body{_shown(name=name)}{place}>"
+            yield f"{indent}<body{shown(name=name)}{place}>"
         yield from (f"{indent}  {line}" for line in lines)
         for child in joints.get(name, ()):
             xyz, rpy = urdf.pose(child)
-            at = _shown(pos=_row(xyz), quat=_row(quaternion_of_matrix(matrix_of_rpy(*rpy))))
+            at = shown(pos=_row(xyz), quat=_row(quaternion_of_matrix(matrix_of_rpy(*rpy))))
             yield from body(urdf.ends(child)[1], at, child, indent + "  ")
         if not world:
             yield f"{indent}</body>"
@@ -196,21 +221,30 @@ def _made_mjcf(data: bytes, robot: Robot, fields: Fields) -> str:
             moments, axes = np.linalg.eigh(turn @ inertia.inertia_matrix(six) @ turn.T)
             axes[:, 2] *= np.sign(np.linalg.det(axes))
             quat = _row(quaternion_of_matrix(axes))
-            values = _shown(pos=_row(stated.xyz), quat=quat, mass=repr(stated.mass))
-            yield f"<inertial{values}{_shown(diaginertia=_row(moments))}/>"
+            values = shown(pos=_row(stated.xyz), quat=quat, mass=repr(stated.mass))
+            yield f"<inertial{values}{shown(diaginertia=_row(moments))}/>"
         if joint is not None and joint.attributes["type"] != "fixed":
             yield _made_joint(joint, fields.get(joint.attributes["name"]), follow)
-        for kind in ("collision", "visual"):
-            for element in link.all(kind):
-                yield from _made_geom(element, kind == "collision")
+        for element in link.all("collision"):
+            # What is seen stands for it; viewers hide the group until they are asked.
+            group = {"group": "3"} if link.find("visual") is not None else {}
+            yield from _made_geom(element, group, meshes, assets)
+        for element in link.all("visual"):
+            material, seen = element.find("material"), {**MUTE}
+            if material is not None:
+                color = material.find("color") or colors.get(material.attributes.get("name"))
+                seen |= {} if color is None else {"rgba": color.attributes["rgba"]}
+            yield from _made_geom(element, seen, meshes, assets)
 
     top = [name for name in links if name not in moved]
     lines = [line for name in top for line in body(name, "", None, "    ")]
+    mesh_lines = [f"    <mesh{shown(name=name)}{key}/>" for key, name in assets.items()]
     equality = ["  <equality>", *follow, "  </equality>"] if follow else []
     made = [
-        f"<mujoco{_shown(model=robot.name)}>",
+        f"<mujoco{shown(model=robot.name)}>",
         '  <compiler angle="radian" autolimits="true" balanceinertia="false"/>',
-        f"  <option{_shown(gravity=_row(robot.gravity))}/>",
+        f"  <option{shown(gravity=_row(robot.gravity))}/>",
+        *(("  <asset>", *mesh_lines, "  </asset>") if assets else ()),
         *("  <worldbody>", *lines, "  </worldbody>"),
         *(*equality, "</mujoco>", ""),
     ]
@@ -230,31 +264,40 @@ def _made_joint(joint: Element, fields: JointFields | None, follow: list[str]) -
     if mimic is not None:
         given = mimic.attributes
         terms = f"{given.get('offset', '0')} {given.get('multiplier', '1')} 0 0 0"
-        pair = _shown(joint1=name, joint2=given["joint"], polycoef=terms)
+        pair = shown(joint1=name, joint2=given["joint"], polycoef=terms)
         follow.append(f"    <joint{pair}/>")
     if fields is not None:
-        values |= _joint_values(fields)
-    return f"<joint{_shown(**values)}/>"
+        values |= mjcf_joint(fields)
+    return f"<joint{shown(**values)}/>"
 
 
-def _made_geom(element: Element, collides: bool) -> Iterator[str]:
-    """Yield a URDF's box, cylinder or ball as MJCF; nothing of a mesh."""
+def _made_geom(
+    element: Element, more: Mapping[str, str], meshes: MeshFiles, assets: dict[str, str]
+) -> Iterator[str]:
+    """Yield a URDF's shape as MJCF; a mesh that is new adds a line to `assets`."""
     geometry = element.find("geometry")
     shape = geometry.children[0] if geometry is not None and geometry.children else None
     size = None if shape is None else urdf.size_of(shape)
-    if shape is None or size is None:
+    file = None if shape is None else meshes.names.get(shape.attributes.get("filename", ""))
+    if shape is None or (size is None and file is None):
         return
+    what = {"type": shape.tag}
+    if size is not None:
+        what["size"] = _row(size)
+    elif file is not None:
+        # Its mass counts for nothing; that of a shell is one even where it is not closed.
+        key = shown(file=file, scale=shape.attributes.get("scale", "1 1 1"), inertia="shell")
+        what["mesh"] = assets.setdefault(key, f"mesh_{len(assets)}")
     xyz, rpy = urdf.pose(element)
     quat = _row(quaternion_of_matrix(matrix_of_rpy(*rpy)))
-    mute = {} if collides else {"contype": "0", "conaffinity": "0", "group": "2"}
-    at = _shown(type=shape.tag, size=_row(size), pos=_row(xyz), quat=quat, mass="0", **mute)
+    at = shown(**what, pos=_row(xyz), quat=quat, mass="0", **more)
     yield f"<geom{at}/>"
 
 
 # --- Gazebo, Drake: URDF
 
 
-def write_urdf(robot: Robot, fields: Fields) -> str:
+def write_urdf(robot: Robot, fields: Fields, _: MeshFiles = NO_MESHES) -> str:
     """Return a URDF with damping and dry friction of joints."""
     data = urdf_of(robot)
     edits: list[Edit] = []
@@ -283,7 +326,7 @@ def read_urdf(text: str) -> dict[str, JointFields]:
     return fields
 
 
-def write_drake(robot: Robot, fields: Fields) -> str:
+def write_drake(robot: Robot, fields: Fields, _: MeshFiles = NO_MESHES) -> str:
     """Return a URDF whose joints have transmissions with the rotors' inertia, of ratio 1."""
     data = write_urdf(robot, fields).encode()
     root = xml.parse(data, "the model file")
@@ -294,10 +337,10 @@ def write_drake(robot: Robot, fields: Fields) -> str:
             edits.append(Edit(old.start, old.ended, ""))
     for name, own in fields.items():
         lines += [
-            f"<transmission{_shown(name=name + '_transmission')}>",
+            f"<transmission{shown(name=name + '_transmission')}>",
             "  <type>transmission_interface/SimpleTransmission</type>",
-            f"  <joint{_shown(name=name)}/>",
-            f"  <actuator{_shown(name=name + '_actuator')}>",
+            f"  <joint{shown(name=name)}/>",
+            f"  <actuator{shown(name=name + '_actuator')}>",
             f'    <drake:rotor_inertia value="{own.armature!r}"/>',
             '    <drake:gear_ratio value="1"/>',
             "  </actuator>",
@@ -312,7 +355,9 @@ def write_drake(robot: Robot, fields: Fields) -> str:
 # --- numbers alone: Python and JSON
 
 
-def _write_python(name: str, holds: frozenset[str], robot: Robot, fields: Fields) -> str:
+def _write_python(
+    name: str, holds: frozenset[str], robot: Robot, fields: Fields, _: MeshFiles = NO_MESHES
+) -> str:
     kept = {n.upper(): {j: getattr(f, n) for j, f in fields.items()} for n in sorted(holds)}
     numbers = "\n".join(f"{n} = {json.dumps(values, indent=4)}" for n, values in kept.items())
     template = resources.files(__package__) / f"{name}.py.template"
@@ -333,7 +378,7 @@ def read_python(text: str) -> dict[str, JointFields]:
 BAM = {"armature": "armature", "friction_viscous": "viscous", "friction_base": "dry"}
 
 
-def write_bam(_: Robot, fields: Fields) -> str:
+def write_bam(_: Robot, fields: Fields, __: MeshFiles = NO_MESHES) -> str:
     """Return parameters of BAM's model m1, an entry a joint."""
     rows = {j: {key: getattr(f, name) for key, name in BAM.items()} for j, f in fields.items()}
     return json_text(
@@ -347,7 +392,7 @@ def read_bam(text: str) -> dict[str, JointFields]:
     return {j: JointFields(**{name: row[key] for key, name in BAM.items()}) for j, row in rows}
 
 
-def write_pace(_: Robot, fields: Fields) -> str:
+def write_pace(_: Robot, fields: Fields, __: MeshFiles = NO_MESHES) -> str:
     """Return PACE's vector: armature, viscous and dry friction, bias of each joint, and delay."""
     rows = fields.values()
     blocks = ([getattr(f, n) for f in rows] for n in ("armature", "viscous", "dry"))
@@ -366,13 +411,14 @@ def read_pace(text: str) -> dict[str, JointFields]:
 PLAIN = frozenset(("armature", "viscous", "dry"))
 ALL = frozenset(asdict(JointFields()))
 SIMULATORS: Mapping[str, Simulator] = {
-    "mujoco": Simulator("robot.xml", ALL, write_mjcf, read_mjcf),
+    "mujoco": Simulator("robot.xml", ALL, write_mjcf, read_mjcf, has_meshes=True),
     "newton": Simulator(
         "robot.newton.xml",
         PLAIN,
         write_mjcf,
         read_mjcf,
         note="friction acts in its MuJoCo solver alone, and its numbers are 32-bit",
+        has_meshes=True,
     ),
     "drake": Simulator(
         "robot.drake.urdf",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,9 @@ from heft.models import Robot
 
 from .bodies import load_mujoco
 from .simulated_links import Joints
-from .simulated_robot import SimulatedRobot
+from .simulated_robot import Push, SimulatedRobot
 
+LONGEST = 1e-3  # step of MuJoCo's [s]
 STANDSTILL = 0.018  # speed s of heft's Coulomb friction F tanh(v/s) [rad/s]
 SHOWN = ("asset", "actuator", "sensor", "contact", "keyframe", "tendon", "visual", "deformable")
 
@@ -54,9 +56,9 @@ class MujocoReplay:
         )
 
     @property
-    def version(self) -> str:
-        """MuJoCo's version."""
-        return str(load_mujoco().__version__)
+    def name(self) -> str:
+        """MuJoCo and its version."""
+        return f"MuJoCo {load_mujoco().__version__}"
 
     def inverse_dynamics(self, q: Array, v: Array, a: Array, dry: bool = True) -> Array:
         """Return the torque of a motion by `mj_inverse`, shape (N, joints) [N·m or N].
@@ -83,28 +85,63 @@ class MujocoReplay:
         model.opt.disableflags &= ~int(equality)
         return np.asarray((torque @ G)[:, self.rows])
 
-    def moved(self, start: Array, effort: Array, step: float) -> Array:
-        """Return positions under held efforts, shape (N, joints) [rad or m], one a step's begin.
+    def moved(self, start: Array, push: Push) -> Array:
+        """Return positions when steps begin, shape (N, joints) [rad or m].
 
         Args:
             start: Positions and velocities, shape (2, joints).
-            effort: Of each step, shape (N, joints) [N·m or N].
-            step: Its length [s].
+            push: What moves them, by the equations of `dynamics.held_steps.follow`.
         """
-        mujoco, model = load_mujoco(), self.model
-        model.opt.timestep, model.opt.integrator = step, mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        mujoco, model, h = load_mujoco(), self.model, push.step
+        times = math.ceil(h / LONGEST - 1e-6)
+        model.opt.timestep = h / times
+        model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
         data = mujoco.MjData(model)
         wide = np.zeros((2, len(self.joints.own)))
         wide[:, self.rows] = start
         data.qpos[:] = self.joints.matrix @ wide[0] + self.joints.offset
         data.qvel[:] = self.joints.matrix @ wide[1]
         own = self.joints.own[self.rows]
-        places = np.empty_like(effort)
-        for k, held in enumerate(effort):
+        places, (stiff, slow, summed) = np.empty_like(push.wanted[:, 0]), push.gains
+        total, seen = np.zeros(places.shape[1]), start[1]
+        for k, (q, v, ahead) in enumerate(push.wanted):
             places[k] = data.qpos[own]
+            if push.keep < 0.0:
+                seen = data.qvel[own]
+            elif k:
+                seen = seen + push.keep * ((places[k] - places[k - 1]) / h - seen)
+            total += h * (q - places[k])
+            held = ahead + stiff * (q - places[k]) + slow * (v - seen) + summed * total
             data.qfrc_applied[own] = held
-            mujoco.mj_step(model, data)
+            mujoco.mj_step(model, data, times)
         return places
+
+
+def moved_to_goals(file: str, start: Array, goals: Array, step: float) -> Array:
+    """Return positions of an MJCF file's only joint, whose actuator is given goals.
+
+    Args:
+        file: Its own time step divides the goals'; a delay begins with the first goal.
+        start: Position and speed of each stretch, shape (2, stretches) [rad, rad/s].
+        goals: Each held for a step, shape (stretches, N) [rad].
+        step: Their time step [s].
+
+    Returns:
+        Positions when the steps begin, shape (stretches, N) [rad].
+    """
+    mujoco = load_mujoco()
+    model = mujoco.MjModel.from_xml_string(file)
+    places, times = np.empty_like(goals), round(step / model.opt.timestep)
+    for k, row in enumerate(goals):
+        data = mujoco.MjData(model)
+        data.qpos[0], data.qvel[0] = start[:, k]
+        if model.actuator_delay[0] > 0.0:
+            before = np.full((model.actuator_history[0, 0], 1), row[0])
+            mujoco.mj_initCtrlHistory(model, data, 0, None, before)
+        for n, data.ctrl[0] in enumerate(row):
+            places[k, n] = data.qpos[0]
+            mujoco.mj_step(model, data, times)
+    return places
 
 
 def _bare(file: str) -> str:
@@ -120,10 +157,8 @@ def _bare(file: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def moved_by_heft(
-    robot: Robot, values: Array, start: Array, effort: Array, step: float
-) -> Array | None:
-    """Return positions under held efforts by heft's own forward dynamics; see `MujocoReplay.moved`.
+def moved_by_heft(robot: Robot, values: Array, start: Array, push: Push) -> Array | None:
+    """Return positions by heft's own forward dynamics; see `MujocoReplay.moved`.
 
     Args:
         robot: With simple friction.
@@ -132,9 +167,7 @@ def moved_by_heft(
     Returns:
         None if a step was not found.
     """
-    simulated, n = SimulatedRobot(robot, STANDSTILL), len(robot.joints)
-    wanted = np.zeros((len(effort), 3, n))
-    wanted[:, 2] = effort
-    gains, begin = np.zeros((3, n)), np.ascontiguousarray(start)
-    log, done = simulated.driven(simulated.numbers(values), gains, begin, wanted, step, -1.0)
-    return log[0] if done == len(effort) and np.isfinite(log[0]).all() else None
+    simulated, begin = SimulatedRobot(robot, STANDSTILL), np.ascontiguousarray(start)
+    numbers = simulated.numbers(values)
+    log, done = simulated.driven(numbers, push.gains, begin, push.wanted, push.step, push.keep)
+    return log[0] if done == len(push.wanted) and np.isfinite(log[0]).all() else None

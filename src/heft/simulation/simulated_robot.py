@@ -32,6 +32,23 @@ SIMULATED = (Armature, Viscous, Coulomb, Sigmoid, Offset)
 
 
 @dataclass(frozen=True, eq=False)
+class Push:
+    """What moves a robot of n joints over N steps: held efforts, and a controller's beside."""
+
+    wanted: Array  # q, v and effort ahead of any error of them, shape (N, 3, n)
+    gains: Array  # of errors of position and speed, and of the integral of the former, shape (3, n)
+    keep: float  # share of the differentiated position that the filter takes; < 0: speed itself
+    step: float  # [s]
+
+    @staticmethod
+    def of_efforts(effort: Array, step: float) -> Push:
+        """Return efforts alone, shape (N, n) [N·m or N]."""
+        wanted = np.zeros((len(effort), 3, effort.shape[1]))
+        wanted[:, 2] = effort
+        return Push(wanted, np.zeros_like(wanted[0]), -1.0, step)
+
+
+@dataclass(frozen=True, eq=False)
 class Numbers:
     """Parameters of a robot as the compiled steps take them (`dynamics.held_steps`)."""
 

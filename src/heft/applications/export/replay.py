@@ -26,7 +26,7 @@ from heft.models import Fields, JointFields, Robot
 from heft.plants import ElasticRobotPlant, Problem, plant_of
 from heft.recordings import Recording
 from heft.signals import GAP_STEPS, between_gaps, limited
-from heft.simulation import STANDSTILL, MujocoReplay, moved_by_heft
+from heft.simulation import STANDSTILL, ClosedLoop, MujocoReplay, OtherEngine, Push, moved_by_heft
 
 SLIDING = 0.05 / STANDSTILL  # speed from which a drive slides, of its speed of standstill
 CUT = 0.5  # at each end of a stretch, whose filter swings in [s]
@@ -42,8 +42,17 @@ KINDS = {  # what no simulator takes of full friction, by kind of term
 }
 
 
-# positions of a start, held efforts and a step's length; see `MujocoReplay.moved`
-Move = Callable[[Array, Array, float], Array | None]
+# positions of a start and what moves it; see `MujocoReplay.moved`
+Move = Callable[[Array, Push], Array | None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretch:
+    """A stretch of a log to be simulated."""
+
+    start: Array  # positions and velocities, shape (2, n)
+    push: Push
+    wanted: Array  # positions at its steps, shape (N, n) [rad or m]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +69,8 @@ class Replay:
     lost: Mapping[str, Array]
     # median over stretches of the rms error of positions by model, shape (n,) [rad or m]
     moved: Mapping[str, Array]
+    # likewise where the log's command and the controller move it; empty if they are not known
+    followed: Mapping[str, Array]
     count: int  # S
     engine: str | None = None  # that ran the file; None if none did
     # what the engine's torque of a motion differs by from heft's: without dry friction, of the
@@ -84,15 +95,17 @@ class Replay:
                 f"rotors and viscous friction, and by {self.dry:.2%} of dry friction at most where "
                 "joints slide"
             )
-        if self.count:
+        for pushes, errors in (("torque", self.moved), ("command", self.followed)):
+            if not self.count or not errors:
+                continue
             moved = [
-                [j, *(_moved(m[k]) for m in self.moved.values())] for k, j in enumerate(self.joints)
+                [j, *(_moved(m[k]) for m in errors.values())] for k, j in enumerate(self.joints)
             ]
             yield (
-                f"\nmotion of the log's torque over {LENGTH:g} s: position error [mrad or mm], "
+                f"\nmotion of the log's {pushes} over {LENGTH:g} s: position error [mrad or mm], "
                 f"median of {self.count} stretches\n"
             )
-            yield table(("joint", *self.moved), moved)
+            yield table(("joint", *errors), moved)
         yield ""
         for what, rms in self.lost.items():
             costs = ", ".join(
@@ -129,7 +142,7 @@ class _Motion:
 
 def replay_log(
     identified: Identified,
-    file: str | None,
+    run: MujocoReplay | OtherEngine | None,
     fields: Fields,
     log: AnyLog,
     columns: Path | None = None,
@@ -139,7 +152,7 @@ def replay_log(
     """Return a log replayed by what a simulator's file says.
 
     Args:
-        file: MuJoCo's file, which is run; None of another simulator's.
+        run: The simulator with its file; None if it is not run.
         fields: What it says of joints.
         before: The robot of the model file as it came; if not given, nothing is compared with it.
         fit: Log that friction beside its masses is fitted to; the replayed one if not given.
@@ -158,9 +171,14 @@ def replay_log(
     engine, differences = None, (0.0, 0.0)
     forward: dict[str, Move] = {}
     starts = _starts(motion)
-    if file is not None:
-        run = MujocoReplay.of(file, robot.joints)
-        engine = f"MuJoCo {run.version}"
+    pushed = [_pushed(motion, *start) for start in starts]
+    commanded: list[_Stretch] = []
+    loop = ClosedLoop.of(_simple(robot))
+    if loop is not None and {f"q_ref.{j}" for j in robot.joints} <= set(recording.sources):
+        loop = replace(loop, believed=loop.believed if before is None else before)
+        commanded = [_commanded(motion, *start, *loop.push(recording)) for start in starts]
+    if run is not None:
+        engine = run.name
         torque = run.inverse_dynamics(motion.q, motion.v, motion.a)
         smooth = run.inverse_dynamics(motion.q, motion.v, motion.a, dry=False)
         differences = _differences(motion, in_file, torque, smooth)
@@ -198,7 +216,8 @@ def replay_log(
         size,
         errors,
         dict(_lost(motion, wanted, in_file)),
-        {name: _position_errors(motion, starts, move) for name, move in forward.items()},
+        {name: _position_errors(pushed, move) for name, move in forward.items() if starts},
+        {name: _position_errors(commanded, move) for name, move in forward.items() if commanded},
         len(starts),
         engine,
         *differences,
@@ -206,8 +225,8 @@ def replay_log(
     )
 
 
-def as_it_came(identified: Identified, model: Path | None) -> Robot | None:
-    """Return the robot of the model file that the results began with; None if it is gone.
+def model_file(identified: Identified, model: Path | None) -> Path | None:
+    """Return the model file that the results began with; None if it is gone.
 
     Args:
         model: Where it is now, if it was moved.
@@ -217,7 +236,7 @@ def as_it_came(identified: Identified, model: Path | None) -> Robot | None:
     """
     entry = next((i for i in identified.estimate["inputs"] if i["role"] == "model"), None)
     if entry is None:
-        return None if model is None else Robot.from_file(model, identified.robot.options)
+        return model
     path = model or Path(entry["path"])
     if not path.is_file() or file_hash(path) != entry["sha256"]:
         if model is None:
@@ -227,7 +246,7 @@ def as_it_came(identified: Identified, model: Path | None) -> Robot | None:
             argument=f"--model {model}",
             expected=f"{entry['path']} (sha256 {entry['sha256'][:12]}…)",
         )
-    return Robot.from_file(path, identified.robot.options)
+    return path
 
 
 def fields_of(identified: Identified) -> dict[str, JointFields]:
@@ -386,20 +405,40 @@ def _starts(motion: _Motion) -> list[tuple[int, slice]]:
     return [fits[k] for k in chosen] if fits else []
 
 
-def _position_errors(motion: _Motion, starts: list[tuple[int, slice]], move: Move) -> Array:
+def _pushed(motion: _Motion, row: int, part: slice) -> _Stretch:
+    """Return a stretch that the log's torque moves."""
+    clock = motion.time[row] + STEP * np.arange(round(LENGTH / STEP))
+    time, start = motion.time[part], np.stack([motion.q[row], motion.v[row]])
+    effort = _at(clock + STEP / 2, time, motion.measured[part])
+    return _Stretch(start, Push.of_efforts(effort, STEP), _at(clock, time, motion.q[part]))
+
+
+def _commanded(motion: _Motion, row: int, part: slice, clock: Array, push: Push) -> _Stretch:
+    """Return a stretch that the log's command moves; an integral begins with the log's torque."""
+    first = int(np.searchsorted(clock, motion.time[row]))
+    rows = slice(first, first + round(LENGTH / push.step))
+    time, clock, wanted = motion.time[part], clock[rows], push.wanted[rows].copy()
+    q = _at(clock, time, motion.q[part])
+    start = np.stack([q[0], _at(clock[:1], time, motion.v[part])[0]])
+    error, given = wanted[0, :2] - start, _at(clock[:1], time, motion.measured[part])[0]
+    summed = given - wanted[0, 2] - (push.gains[:2] * error).sum(axis=0)
+    wanted[:, 2] += np.where(push.gains[2] > 0.0, summed, 0.0)
+    return _Stretch(start, replace(push, wanted=wanted), q)
+
+
+def _at(clock: Array, time: Array, values: Array) -> Array:
+    return np.stack([np.interp(clock, time, x) for x in values.T], axis=1)
+
+
+def _position_errors(stretches: list[_Stretch], move: Move) -> Array:
     """Return the median over stretches of the rms error of positions, shape (n,)."""
     errors = []
-    for row, part in starts:
-        clock = motion.time[row] + STEP * np.arange(round(LENGTH / STEP))
-        time, measured, q = motion.time[part], motion.measured[part], motion.q[part]
-        effort = np.stack([np.interp(clock + STEP / 2, time, x) for x in measured.T], axis=1)
-        places = move(np.stack([motion.q[row], motion.v[row]]), effort, STEP)
-        if places is None:
-            errors.append(np.full(q.shape[1], np.inf))
-            continue
-        wanted = np.stack([np.interp(clock, time, x) for x in q.T], axis=1)
-        errors.append(np.sqrt(np.mean((places - wanted) ** 2, axis=0)))
-    return np.median(errors, axis=0) if errors else np.full(motion.q.shape[1], np.nan)
+    for s in stretches:
+        places = move(s.start, s.push)
+        lost = np.full(s.wanted.shape[1], np.inf)
+        off = lost if places is None else np.sqrt(np.mean((places - s.wanted) ** 2, axis=0))
+        errors.append(off)
+    return np.asarray(np.median(errors, axis=0))
 
 
 def _simple(robot: Robot) -> Robot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 from heft.applications.identification import Identified
 from heft.errors import FitError, InputError, InvalidModel, InvalidSetting, did_you_mean
 from heft.files import UNREADABLE, file_hash, json_text, read_text, require_writable, write_text
-from heft.models import SIMULATORS, STANDARD_GRAVITY, Fields, Robot, Simulator
+from heft.models import SIMULATORS, STANDARD_GRAVITY, Fields, MeshFiles, Robot, Simulator, meshes_of
+from heft.simulation import MODULES, MujocoReplay, OtherEngine, other_engine, python_of
 
-from .replay import Replay, as_it_came, fields_of, replay_log
+from .replay import Replay, fields_of, model_file, replay_log
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ def export_files(
     columns: Path | None = None,
     model: Path | None = None,
     own_columns: Path | None = None,
+    python: Path | None = None,
 ) -> Exported:
     """Write what was identified as the file of a simulator, and replay a log by it.
 
@@ -47,6 +50,7 @@ def export_files(
         columns: Column map of the log.
         model: The model file as it came; that of the results if it is still there.
         own_columns: Python file of the user's own columns, where the robot was identified with one.
+        python: Interpreter of the environment that has Drake or Newton; heft's own if not given.
 
     Raises:
         InvalidSetting: If there is no such simulator, or nothing to be done, or a file would take
@@ -83,29 +87,63 @@ def export_files(
             argument=str(results),
             cure="take the model file of the results, which states bodies, damping and friction",
         )
-    fields = target.taken(robot, fields_of(identified))
-    text = _written(target, robot, fields)
-    made: dict[str, str] = {target.file: text}
+    fields, began = target.taken(robot, fields_of(identified)), model_file(identified, model)
+    meshes = MeshFiles()
+    if target.has_meshes:
+        folder = identified.folder if began is None else began.parent
+        meshes = meshes_of(robot.form, robot.source, folder)
+    text = _written(target, robot, fields, meshes)
+    made: dict[str, str | bytes] = {**meshes.contents, target.file: text}
     if draws is not None:
-        made |= _drawn(target, identified, draws)
-    replayed = None
+        made |= _drawn(target, identified, draws, meshes.from_below())
+    replayed, notes = None, [*_notes(target, identified), *_lost(meshes)]
     if replay is not None:
-        before = as_it_came(identified, model)
-        run = text if simulator == "mujoco" else None
-        replayed = replay_log(identified, run, fields, replay, columns, before)
+        before = None if began is None else Robot.from_file(began, robot.options)
+        with _running(simulator, python, text, robot) as run:
+            replayed = replay_log(identified, run, fields, replay, columns, before)
         made["replay.json"] = json_text(replayed)
+        if run is None and simulator in MODULES:
+            notes.append(
+                f"{simulator} is not installed here and was not run: pip install {simulator} into "
+                "an environment of its own, and name its Python by --python"
+            )
     files = []
     if out is not None:
         for name, content in made.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             write_text(out / name, content)
             files.append(out / name)
-    return Exported(tuple(files), tuple(_notes(target, identified)), replayed)
+    return Exported(tuple(files), tuple(notes), replayed)
 
 
-def _written(target: Simulator, robot: Robot, fields: Fields) -> str:
+@contextmanager
+def _running(
+    simulator: str, python: Path | None, text: str, robot: Robot
+) -> Iterator[MujocoReplay | OtherEngine | None]:
+    """Yield the simulator with its file, to be run; None if it is not installed, or never run."""
+    own = python_of(simulator, python)
+    if simulator == "mujoco":
+        yield MujocoReplay.of(text, robot.joints)
+    elif own is None:
+        yield None
+    else:
+        with other_engine(simulator, own, text, robot) as engine:
+            yield engine
+
+
+def _lost(meshes: MeshFiles) -> Iterator[str]:
+    lost = meshes.lost
+    if lost:
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        yield (
+            f"not shown: meshes that cannot be taken along: {', '.join(lost[:3])}{more}; if "
+            "the model file was moved, name it by --model"
+        )
+
+
+def _written(target: Simulator, robot: Robot, fields: Fields, meshes: MeshFiles) -> str:
     """Return the file's text, which says the same when it is read back."""
-    text = target.write(robot, fields)
+    text = target.write(robot, fields, meshes)
     back = target.read(text)
     for joint, wanted in fields.items():
         for name, value in vars(wanted).items():
@@ -133,15 +171,15 @@ def _notes(target: Simulator, identified: Identified) -> Iterator[str]:
         yield f"a URDF says no gravity: that of the robot is {robot.gravity.tolist()} m/s²"
     if not target.has_links:
         yield "links are those of the model file in the folder of results"
-    elif target.file.endswith(".xml") and robot.form != "mjcf":
-        yield "boxes, cylinders and balls are taken along, meshes are not"
 
 
-def _loader() -> str:
-    return (resources.files(__package__) / "draws.py.template").read_text("utf-8")
+def _template(name: str) -> str:
+    return (resources.files(__package__) / f"{name}.template").read_text("utf-8")
 
 
-def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str, str]:
+def _drawn(
+    target: Simulator, identified: Identified, folder: Path, meshes: MeshFiles
+) -> dict[str, str]:
     """Return the files of draws that `heft sample` made, by name."""
     try:
         text = read_text(folder / "samples.json", "samples.json of a folder of draws", InputError)
@@ -180,7 +218,7 @@ def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str,
         if target.has_links:
             stem, dot, ending = target.file.partition(".")
             made[f"draws/{stem}_{k:0{len(str(len(files) - 1))}d}{dot}{ending}"] = _written(
-                target, robot, taken
+                target, robot, taken, meshes
             )
         else:
             by_name = {
@@ -191,5 +229,7 @@ def _drawn(target: Simulator, identified: Identified, folder: Path) -> dict[str,
             }
             neutral.append({**by_name, "links": links})
     if neutral:
-        made |= {"draws.json": json_text({"draws": neutral}), "draws.py": _loader()}
+        made |= {"draws.json": json_text({"draws": neutral}), "draws.py": _template("draws.py")}
+    if target.file == "robot.xml":
+        made["randomize.py"] = _template("randomize.py")
     return made

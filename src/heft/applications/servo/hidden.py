@@ -77,7 +77,7 @@ class Stretches:
         made = np.moveaxis(np.array(signals), 0, 1)
         return Stretches(made, np.array(gains), np.array(begins).T)
 
-    def part(self, chosen: slice) -> Stretches:
+    def part(self, chosen: slice | NDArray[np.bool_]) -> Stretches:
         """Return some of the stretches."""
         return Stretches(self.signals[:, chosen], self.gain[chosen], self.begin[:, chosen])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from heft.display import rounded, table
 from heft.errors import FitError, InvalidRecording
 from heft.files import json_text, new_folder, read_toml, require_own, section
 from heft.fit import NORMAL
+from heft.models import JointFields, mjcf_joint, shown
+from heft.simulation import moved_to_goals
 
 from . import by_duty, hidden
 from .bench import GRAVITY, NAME, Bench, ServoLog, open_logs
@@ -22,6 +25,7 @@ from .firmware import Firmware
 
 RESULTS = ("estimate.json", "bam.json", "servo.xml")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
+TIMESTEP = 0.001  # of the MJCF file [s]
 QUANTITIES = {  # on the terminal, and their units
     "A": ("torque per volt A", "N·m/V"),
     "warmth": ("fall of A with temperature", "1/K"),
@@ -167,18 +171,25 @@ class IdentifiedServo:
         return json_text(content)
 
     def to_mujoco(self) -> str:
-        """Return the bench as MJCF, its joint and actuator as found, intervals in a comment.
+        """Return the bench as MJCF, its joint and its motor as found, intervals in a comment.
 
-        A firmware's P is a spring between goal and position, back-EMF its damper. Friction in the
-        load is counted at the mean torque of the arm in the logs.
+        The motor is a `dcmotor`: a firmware's P is a spring between goal and position, back-EMF its
+        damper, and the voltage ends at the supply's. Without a gain it is given the voltage itself.
+        Friction in the load is counted at the mean torque of the arm in the logs.
         """
         x, (A, B, viscous) = self.quantities, self._of_drive()
-        volts = A * float(np.mean(np.concatenate([log.supply for log in self.logs])))
-        angles = np.concatenate([log.position for log in self.logs])
-        arm = self.bench.moment * float(np.mean(np.abs(np.sin(angles))))
-        friction = x["coulomb"].value + x["load"].value * arm
-        gain = self.firmware.gain if self.firmware else self.bench.gain or 0.0
-        gain *= float(np.median([log.gain if log.gain > 0.0 else 1.0 for log in self.logs]))
+        supply = float(np.mean(np.concatenate([log.supply for log in self.logs])))
+        gain = self._gain * float(
+            np.median([g if (g := log.gain) > 0.0 else 1.0 for log in self.logs])
+        )
+        motor = {"motorconst": f"{B / A!r} {B / A!r}", "resistance": repr(B / A**2)}
+        if gain:
+            controller = f"{A * supply * gain!r} 0 {B!r} 0 0 {supply!r}"
+            motor |= {"input": "pos", "controller": controller}
+        if self.firmware is not None and self.firmware.late > 0.0:
+            late = self.firmware.late
+            motor |= {"delay": repr(late), "nsample": str(math.ceil(late / TIMESTEP) + 1)}
+        fields = JointFields(x["armature"].value, viscous, self._friction, x["offset"].value)
         intervals = "; ".join(
             f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items()
         )
@@ -187,22 +198,63 @@ class IdentifiedServo:
         about = inertia - (mass + self.bench.arm_mass) * centre**2
         return f"""<mujoco model="servo on a bench">
   <!-- 95 %: {intervals}
-       kp is of a firmware's gain of {gain:.4g} duty/rad; 0: it was not told -->
+       {f"of a firmware's gain of {gain:.4g} duty/rad" if gain else "no gain was told"} -->
+  <option gravity="0 0 {-GRAVITY}" timestep="{TIMESTEP}" integrator="implicitfast"/>
   <worldbody>
     <body name="arm">
-      <joint name="{NAME}" axis="0 -1 0" armature="{x["armature"].value:.5g}"
-             damping="{viscous:.5g}" frictionloss="{friction:.5g}"/>
+      <joint name="{NAME}" axis="0 -1 0"{shown(**mjcf_joint(fields))}/>
       <inertial pos="0 0 {-centre:.6g}" mass="{mass + self.bench.arm_mass:.6g}"
                 diaginertia="{max(about, TINY):.6g} {max(about, TINY):.6g} {TINY:.6g}"/>
       <geom type="capsule" size="0.005" fromto="0 0 0 0 0 {-length:.6g}" contype="0"/>
     </body>
   </worldbody>
   <actuator>
-    <position name="{NAME}" joint="{NAME}" kp="{volts * gain:.5g}" kv="{B:.5g}"
-              forcerange="{-volts:.5g} {volts:.5g}"/>
+    <dcmotor name="{NAME}" joint="{NAME}"{shown(**motor)}/>
   </actuator>
 </mujoco>
 """
+
+    @property
+    def _gain(self) -> float:
+        """Duty per rad, per unit of the gain that logs state if they do; 0 if it is not told."""
+        return self.firmware.gain if self.firmware else self.bench.gain or 0.0
+
+    @property
+    def _friction(self) -> float:
+        """Dry friction at the mean torque of the arm in the logs [N·m]."""
+        angles = np.concatenate([log.position for log in self.logs])
+        arm = self.bench.moment * float(np.mean(np.abs(np.sin(angles))))
+        return self.quantities["coulomb"].value + self.quantities["load"].value * arm
+
+    def replayed(self) -> str:
+        """Return how far MuJoCo is off along the logs' goals, and heft's own law, as a sentence.
+
+        Stretches of a second with the torque on, each from the log's own state, by the file of the
+        log's own gain and supply.
+
+        Raises:
+            InputError: If MuJoCo is not installed, the gain is not known, or a log has no goal.
+            FitError: If no stretch has the torque on.
+        """
+        full = {n: q.value for n, q in self.quantities.items()}
+        bench, errors = replace(self.bench, gain=self._gain or None), list[list[Array]]()
+        for log in self.logs:
+            s = hidden.Stretches.of([log], bench, hidden.LENGTH)
+            s, one = s.part(s.signals[2].min(axis=1) > 0.5), replace(self, logs=[log])
+            flat = full | {"coulomb": one._friction, "load": 0.0}
+            values = np.array([[x.get(n, 0.0) for n in hidden.NAMES] for x in (full, flat)])
+            engine = moved_to_goals(one.to_mujoco(), s.begin, s.signals[1], hidden.STEP)
+            moved = [engine, *hidden.followed(values, s, bench)[0].real]
+            errors.append([np.sqrt(np.mean((x - s.signals[0]) ** 2, axis=1)) for x in moved])
+        rms = np.degrees(np.concatenate(errors, axis=1))
+        if not rms.size:
+            raise FitError("no stretch has the torque on", got=_counted(self.logs))
+        engine, law, flat = np.median(rms, axis=1)
+        return (
+            f"along the goal alone, {hidden.LENGTH:g} s at a time, MuJoCo misses the position by "
+            f"{engine:.2f}°, heft's law by {law:.2f}°, and by {flat:.2f}° with friction of the mean"
+            f" load, as MuJoCo has it (medians of {rms.shape[1]} stretches)"
+        )
 
 
 def identify_bench(
