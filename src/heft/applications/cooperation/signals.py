@@ -56,8 +56,8 @@ class ContactSignals:
     acceleration: Array  # what the accelerometer reads, v̇ + ω×v − Rᵀg, shape (N, 3) [m/s²]
     force: Array  # that the robot applies to the load, shape (N, 3) [N]
     torque: Array  # likewise, about the contact, shape (N, 3) [N·m]
-    # where a sensor's signal is computed and holds the rate of another one (see `rates`), that one,
-    # shape (N, 3): the velocity, for an acceleration
+    # where a sensor's signal is computed and holds the rate of another one, that one and the rate
+    # that it holds (see `rates`) side by side, shape (N, 6): of an acceleration the velocity
     derived: Mapping[str, Array] = field(default_factory=dict)
 
     @property
@@ -86,7 +86,8 @@ class ContactSignals:
         time = np.concatenate([p.time for p in parts])
         names = {n for p in parts for n in p.derived}
         derived = {
-            n: np.concatenate([p.derived.get(n, none) for p in parts]) for n in sorted(names)
+            n: np.concatenate([p.derived[n] for p in parts if n in p.derived])
+            for n in sorted(names)
         }
         return ContactSignals(time, **by_name, derived=derived)
 
