@@ -39,6 +39,32 @@ def simulate(team: Path, *, out: Path, seed: int = 0, quiet: bool = False) -> No
 
 
 @coop.command
+def init(
+    *bags: Path,
+    out: Path = Path("team.toml"),
+    model: tuple[Path, ...] = (),
+    name: tuple[str, ...] = (),
+) -> None:
+    """Write a first team.toml from bags; what is to be filled in says CHECK.
+
+    Parameters
+    ----------
+    bags
+        One bag of each robot, or one in which robots have namespaces of their own.
+    out
+        The file to write.
+    model
+        Model file of each robot's arm, in the order of the robots, or one for all.
+    name
+        Name of each robot; those of bags or namespaces if not given.
+    """
+    from heft.applications.cooperation import draft_team
+
+    message(draft_team(bags, out, model, name))
+    message(f"{shown(out)}   look it through: heft coop check {shown(out)}")
+
+
+@coop.command
 def identify(
     run: Path,
     *,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,31 +16,22 @@ from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import json_text, new_folder, require_own
 from heft.information import Verdict, inertia, rotation_vector_of_matrix
-from heft.models import Robot
-from heft.recordings import ColumnMap, Recording, Table, write_table
+from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
 from .agreement import AgreementSettings
-from .arm import ArmContact
 from .clocks import ClockOffset, on_one_clock
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
-from .signals import AXES, SENSORS, ContactSignals
+from .robot_log import at_one_time, from_one_epoch, opened, together
+from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .windows import Pose
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
 RESULTS = ("team.json", "report.html")
-KINDS = ("omega", "vel", "acc", "force", "torque")
-WHY = {
-    "omega": "says how its contact turns",
-    "vel": "says how its contact moves",
-    "acc": "is what its accelerometer reads",
-    "force": "is the force that it applies",
-    "torque": "is the torque that it applies",
-}
 MOST_POINTS = 400  # of a curve
 # What is left over, times the noise, that is more than noise; beyond which nothing is believed.
 MUCH, TOO_MUCH = 1.2, 2.0
@@ -327,106 +317,49 @@ def identify_team_files(
     if out is not None:
         require_own(out, RESULTS)
     stated = TeamFile.from_toml(path)
-    meaning = ColumnMap.from_toml(columns) if columns is not None else None
-    signals: list[ContactSignals] = []
-    repeated: dict[tuple[int, str], float] = {}
-    epochs: list[int | None] = []
-    for k, robot in enumerate(stated.robots):
-        if robot.log is None:
-            raise InvalidSetting(
-                "the file names no log of this robot",
-                argument=f"{path}, [[robot]] {robot.name}",
-                cure=f'log = "{robot.name}.parquet"',
-            )
-        progress(f"reading {robot.log}")
-        stated_map = None if robot.map is None else ColumnMap.from_toml(path.parent / robot.map)
-        recording = Recording.open(path.parent / robot.log, stated_map or meaning)
-        if robot.model is not None:
-            signals.append(_arm_signals(path.parent, robot, recording))
-        else:
-            signals.append(_signals(recording, robot.frame))
-        if robot.reaction:
-            signals[-1] = signals[-1].reversed()
-        epochs.append(recording.epoch)
-        durations = _repeated(signals[-1], f"{path.parent / robot.log}, {robot.name}")
-        repeated |= {(k, sensor): duration for sensor, duration in durations.items()}
-    signals = _from_one_epoch(signals, epochs, [r.name for r in stated.robots])
-    signals, clocks = on_one_clock(signals, stated.graph)
-    begin, end = _together(signals)
-    progress(f"{len(signals)} robots, {end - begin:.1f} s together")
-    if stated.planar and method == "paper":
-        raise InvalidSetting(
-            "the published method knows no plane",
-            argument="--method paper",
-            got=str(path),
-            cure="--method heft",
-        )
-    own = CooperativeMethod(planar=stated.planar, belief=stated.belief)
-    if method == "heft":
-        result: CooperativeResult | PaperResult = own.identify(signals, stated.graph)
-    else:
-        result = PaperMethod().identify(_at_one_time(signals), stated.graph)
-    if isinstance(result, CooperativeResult):
-        untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
-    else:
-        untold = unplaced(signals, stated.graph)
-    team = TeamFound(stated, method, result, end, clocks, untold, repeated)
+    logs = list(opened(stated, path, columns, progress))
+    team = identify_team(stated, from_one_epoch(logs), method, progress)
     if out is not None:
         team.write(out)
     return team
 
 
-def _signals(recording: Recording, frame: str) -> ContactSignals:
-    kinds = [k for k in KINDS if k != "torque" or f"torque.{frame}.x" in recording.signals]
-    names = [f"{kind}.{frame}.{axis}" for kind in kinds for axis in "xyz"]
-    for name in names:
-        recording.require(name, WHY[name.partition(".")[0]])
-    time, values = _whole(recording, names)
-    columns = dict(zip(names, values.T, strict=True))
-    if "torque" not in kinds:  # a point contact
-        columns |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
-    return ContactSignals.of_columns({"t": time, **columns}, frame)
+def identify_team(
+    stated: TeamFile,
+    team: Sequence[ContactSignals],
+    method: MethodName = "heft",
+    progress: Callable[[str], None] = lambda line: None,
+) -> TeamFound:
+    """Identify the load that a team holds; see `identify_team_files`.
 
-
-def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> ContactSignals:
-    assert robot.model is not None and robot.link is not None
-    arm = ArmContact(Robot.from_file(folder / robot.model), robot.link)
-    sensors = {"acceleration": "acc", "force": "force", "torque": "torque"}
-    own = {s: k for s, k in sensors.items() if f"{k}.{robot.frame}.x" in recording.signals}
-    others = [n.split(".")[1] for n in recording.signals if re.fullmatch(r"force\..+\.x", n)]
-    if "force" not in own and others:
+    Args:
+        team: Signals of each robot, in times since one stamp.
+    """
+    repeated: dict[tuple[int, str], float] = {}
+    for k, (robot, own) in enumerate(zip(stated.robots, team, strict=True)):
+        repeated |= {(k, sensor): time for sensor, time in _repeated(own, robot).items()}
+    signals, clocks = on_one_clock(team, stated.graph)
+    begin, end = together(signals)
+    progress(f"{len(signals)} robots, {end - begin:.1f} s together")
+    if stated.planar and method == "paper":
         raise InvalidSetting(
-            "the log has a wrench, but of another frame than the contact's",
-            argument=f"[[robot]] {robot.name}, frame",
-            got=f'"{robot.frame}", and force.{others[0]}.x in {recording.name}',
-            cure=f'frame = "{others[0]}" if that is at {robot.link}. Where joint efforts are to '
-            "count instead, name their topic alone: [topic] names in a map of the robot",
+            "the published method knows no plane",
+            argument="--method paper",
+            cure="--method heft",
         )
-    kinds = ["q", "v"] if "force" in own else ["q", "v", "tau"]
-    names = [f"{kind}.{channel}" for kind in kinds for channel in arm.robot.channels]
-    for name in names:
-        recording.require(name, f"tells how {robot.name}'s arm holds the load")
-    names += [f"{kind}.{robot.frame}.{axis}" for kind in own.values() for axis in AXES]
-    time, values = _whole(recording, names)
-    return arm.of_rows(time, values, [*own])
+    own_method = CooperativeMethod(planar=stated.planar, belief=stated.belief)
+    if method == "heft":
+        result: CooperativeResult | PaperResult = own_method.identify(signals, stated.graph)
+    else:
+        result = PaperMethod().identify(at_one_time(signals), stated.graph)
+    if isinstance(result, CooperativeResult):
+        untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
+    else:
+        untold = unplaced(signals, stated.graph)
+    return TeamFound(stated, method, result, end, clocks, untold, repeated)
 
 
-def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
-    rows = recording.whole(names)
-    own = np.isfinite(rows.values[:, 0])  # other rows are another robot's, in one file with it
-    time, values = rows.time[own], rows.values[own]
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values).all(axis=1)))
-        raise InvalidRecording(
-            "numbers are missing",
-            argument=recording.name,
-            got=f"in row {row + 1}, at {time[row]:g} s",
-            cure="leave that stretch out: heft convert writes part of a log",
-        )
-    return time, values
-
-
-def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
+def _repeated(signals: ContactSignals, robot: TeamRobot) -> dict[str, float]:
     """Return how long each sensor repeats itself [s], or refuse one that does nothing else."""
     step = float(np.median(np.diff(signals.time)))
     durations = {}
@@ -435,7 +368,7 @@ def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
             x, y, z = getattr(signals, sensor)[0]
             raise InvalidRecording(
                 f"the {SENSORS[sensor]} never changes",
-                argument=log,
+                argument=f"{robot.log}, {robot.name}",
                 got=f"({x:g}, {y:g}, {z:g}) throughout",
                 cure="it is stuck, or the load is held still: that tells nothing; leave this robot "
                 "out of the team's file, or record again",
@@ -443,53 +376,6 @@ def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
         if samples.any():
             durations[sensor] = float(samples.sum()) * step
     return durations
-
-
-def _from_one_epoch(
-    team: list[ContactSignals], epochs: Sequence[int | None], names: Sequence[str]
-) -> list[ContactSignals]:
-    """Return signals whose times count from one stamp, where all logs have stamps.
-
-    Else each counts from its own beginning, and the logs are taken to begin together.
-
-    Args:
-        epochs: Stamp at which the time of each is 0 [ns]; None where it has none.
-    """
-    stamps = [e for e in epochs if e is not None]
-    if len(stamps) == len(team):
-        late = [1e-9 * (stamp - min(stamps)) for stamp in stamps]
-        team = [replace(s, time=s.time + t) for s, t in zip(team, late, strict=True)]
-    begin, end = _together(team)
-    if end - begin < 100.0 * max(float(np.median(np.diff(s.time))) for s in team):
-        spans = (
-            f"{n} {s.time[0]:.6g} to {s.time[-1]:.6g} s" for n, s in zip(names, team, strict=True)
-        )
-        raise InvalidRecording(
-            "the robots' logs have hardly any time in common",
-            argument=", ".join(names),
-            got=", ".join(spans),
-            cure="take logs of one time. Where the robots' clocks were not set alike, heft convert "
-            "LOG OWN.npz writes a log that counts from its own beginning",
-        )
-    return team
-
-
-def _together(team: Sequence[ContactSignals]) -> tuple[float, float]:
-    """Return begin and end of the time that all logs have [s]."""
-    return max(float(s.time[0]) for s in team), min(float(s.time[-1]) for s in team)
-
-
-def _at_one_time(team: Sequence[ContactSignals]) -> list[ContactSignals]:
-    """Return all signals at even times that all logs have, interpolated where they differ."""
-    step = max(float(np.median(np.diff(s.time))) for s in team)
-    begin, end = _together(team)
-    count = int((end - begin) / step * (1.0 + 1e-12)) + 1
-    time = np.asarray(begin + step * np.arange(count), dtype=np.float64)
-    return [s if _same(s.time, time) else s.at(time) for s in team]
-
-
-def _same(one: Array, other: Array) -> bool:
-    return len(one) == len(other) and bool(np.abs(one - other).max() < 1e-6)
 
 
 def _content(team: TeamFound) -> dict[str, Any]:
