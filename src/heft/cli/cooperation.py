@@ -65,6 +65,37 @@ def init(
 
 
 @coop.command
+def check(run: Path, *, columns: Map = None, json: Path | None = None, quiet: bool = False) -> None:
+    """Check a team's logs before it is identified: streams, clocks, holes, overlap, signs, misfit.
+
+    Exits with 0 if nothing spoils an identification, with 1 if something does.
+
+    Parameters
+    ----------
+    run
+        team.toml with a log of each robot, or the folder that holds it.
+    columns
+        TOML that says what the logs' columns mean.
+    json
+        File to write the findings to, for programs.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.cooperation import check_team_files
+    from heft.applications.doctor import doctor
+    from heft.files import require_writable
+
+    if json is not None:
+        require_writable(json, "--json")  # before the work
+    result = check_team_files(run, columns, progress_unless(quiet))
+    if json is not None:
+        doctor.write_json(json, result)
+    message(doctor.text(result))
+    if result.spoilt:
+        sys.exit(1)
+
+
+@coop.command
 def identify(
     run: Path,
     *,

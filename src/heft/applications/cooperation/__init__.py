@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .averages import AveragesMethod, AveragesResult
     from .team_file import TeamFile, TeamRobot
     from .draft import draft_team
+    from .check import check_team_files
     from .results import TeamFound, identify_team_files, simulate_team_files
     from .replication import Replica, WindowMessage
     from .wire import BadMessage

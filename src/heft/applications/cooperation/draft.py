@@ -87,9 +87,16 @@ def draft_team(
 
     Raises:
         InvalidRecording: If a bag cannot be read, or is none.
-        InvalidSetting: If there are fewer or more models than robots, or less than two robots.
+        InvalidSetting: If the file exists, there are fewer or more models or names than robots, or
+            less than two robots.
     """
     require_writable(out, "--out")
+    if out.exists():
+        raise InvalidSetting(
+            "the file is there already, perhaps filled in",
+            argument=f"--out {out}",
+            cure="name another, or remove it",
+        )
     found = [d for bag in bags for d in _robots_of(bag, alone=len(bags) == 1)]
     if len(found) < 2:
         raise InvalidSetting(

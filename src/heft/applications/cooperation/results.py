@@ -15,7 +15,7 @@ from heft.display import Body, Plot, Scene, Series, ellipsoid, page, rounded, ta
 from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import json_text, new_folder, require_own
-from heft.information import Verdict, inertia, rotation_vector_of_matrix
+from heft.information import Finding, Severity, Verdict, inertia, rotation_vector_of_matrix
 from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
@@ -130,43 +130,70 @@ class TeamFound:
 
     def remarks(self) -> list[str]:
         """Return remarks on clocks, frozen sensors, undetermined poses and the misfit."""
-        names = self.names
-        clocks = [
-            f"The clock of {names[k]} is {1e3 * c.offset:.2f} ms later than that "
-            f"of {names[0]} (± {1e3 * c.std:.2g} ms): set."
-            for k, c in self.clocks.items()
-        ]
-        end = "" if isinstance(self.result, PaperResult) else ": left out"
-        repeated = [
-            f"The {SENSORS[sensor]} of {names[k]} repeats itself for "
-            f"{duration:.3g} s of {self.end:.3g} s{end}."
-            for (k, sensor), duration in self.repeated.items()
-        ]
-        last = self.latest
-        of_last = [] if last is None else [*self._offset(last), *self._no_body(last)]
-        misfit = [] if last is None else [*self._doubts(last), *self._misfit(last)]
-        return [*clocks, *repeated, *of_last, *self._undetermined(), *misfit]
+        return [f"{f.message}. {f.cure}".strip() for f in self.findings()]
 
-    def _no_body(self, last: Known) -> Iterator[str]:
+    def findings(self) -> list[Finding]:
+        """Return what is to be known of the logs, by the load's physics."""
+        found = [*self._of_sensors()]
+        last = self.latest
+        if last is not None:
+            found += [*self._offset(last), *self._no_body(last)]
+        found += self._undetermined()
+        if last is not None:
+            found += [*self._doubts(last), *self._misfit(last)]
+        return found
+
+    def _of_sensors(self) -> Iterator[Finding]:
+        for k, clock in self.clocks.items():
+            yield Finding(
+                "clock set",
+                f"The clock of {self.names[k]} is {1e3 * clock.offset:.2f} ms later than that of "
+                f"{self.names[0]} (± {1e3 * clock.std:.2g} ms): set",
+                about=self.names[k],
+                severity="tells",
+                evidence={"offset_s": clock.offset, "std_s": clock.std},
+            )
+        end = "" if isinstance(self.result, PaperResult) else ": left out"
+        for (k, sensor), duration in self.repeated.items():
+            yield Finding(
+                "repeated samples",
+                f"The {SENSORS[sensor]} of {self.names[k]} repeats itself for {duration:.3g} s of "
+                f"{self.end:.3g} s{end}",
+                about=self.names[k],
+                evidence={"repeated_s": duration},
+            )
+
+    def _no_body(self, last: Known) -> Iterator[Finding]:
         """Yield why the estimate is no body, where it is none."""
         if last.poses is None or last.load(last.first) is not None:
             return
         if np.sqrt(np.nan_to_num(last.misfit)) > TOO_MUCH:
-            return  # of which the remark on the misfit is
+            return  # of which the finding on the misfit is
         if last.values is None or last.covariance is None:
-            yield "Poses are told, but not the load: its motion is hardly more than noise."
+            yield self._spoilt(
+                "load not told",
+                "Poses are told, but not the load: its motion is hardly more than noise",
+            )
             return
         mass, std = float(last.values[0]), float(np.sqrt(last.covariance[0, 0]))
         if mass > -5.0 * std:  # which is surely negative
-            yield "The estimate is further from any body than its deviations allow."
+            yield self._spoilt(
+                "no body", "The estimate is further from any body than its deviations allow"
+            )
             return
-        yield (
+        yield self._spoilt(
+            "opposite wrenches",
             f"All wrenches seem to be of the wrong sign: they make a mass of {mass:.4g} kg "
-            f"(± {std:.2g}). Sensors that read what the load applies to their robots, and not what "
-            "these apply to it, need reaction = true in their [[robot]]."
+            f"(± {std:.2g})",
+            "Sensors that read what the load applies to their robots, and not what these apply to "
+            "it, need reaction = true in their [[robot]].",
         )
 
-    def _offset(self, last: Known) -> Iterator[str]:
+    @staticmethod
+    def _spoilt(name: str, message: str, cure: str = "") -> Finding:
+        return Finding(name, message, about="all robots", severity="spoils", cure=cure)
+
+    def _offset(self, last: Known) -> Iterator[Finding]:
         """Yield what there is to remark on the wrench sensors' offsets."""
         untared = [r.name for r in self.stated.robots if not r.tared]
         if self.verdict == "poor" or last.offset is None or not untared:
@@ -177,12 +204,18 @@ class TeamFound:
             f"{np.linalg.norm(values[own]):.3g} {unit} (± {std[own].max():.2g} an axis)"
             for own, unit in ((numbers >= 3, "N"), (numbers < 3, "N·m"))
         ]
-        yield (
+        z = float(np.sqrt(values @ np.linalg.solve(covariance, values)))
+        yield Finding(
+            "offsets of wrenches",
             f"The offsets of the wrench sensors of {', '.join(untared)} are estimated with the "
             f"load: together {' and '.join(sizes)} in the frame of "
             f"{self.names[last.first]}, each given within {OFFSET_STD[-1]:g} N and "
-            f"{OFFSET_STD[0]:g} N·m. Where one was set to zero with nothing on it, tared = true "
-            "in its [[robot]] makes the load surer."
+            f"{OFFSET_STD[0]:g} N·m",
+            about=", ".join(untared),
+            severity="warns" if z > 6.0 else "tells",  # of six numbers, more than noise
+            evidence={"deviations": z},
+            cure="Where one was set to zero with nothing on it, tared = true in its [[robot]] "
+            "makes the load surer.",
         )
 
     @property
@@ -198,47 +231,66 @@ class TeamFound:
             return "poor"
         return "usable" if misfit > MUCH or self.untold or last.doubts else "good"
 
-    def _undetermined(self) -> Iterator[str]:
+    def _undetermined(self) -> Iterator[Finding]:
         if not self.untold:
             return
         names = ", ".join(self.names[k] for k in self.untold)
         published = isinstance(self.result, PaperResult)
-        trust = " This method answers all the same: its numbers are not to be trusted."
-        yield (
+        trust = ". This method answers all the same: its numbers are not to be trusted"
+        yield Finding(
+            "motion shows too little",
             f"The motion does not tell how {names} and the others hold the load: beyond its noise "
-            f"it turns about less than two axes.{trust if published else ''} Turn the load about "
-            "two axes at least, faster or for longer."
+            f"it turns about less than two axes{trust if published else ''}",
+            about=names,
+            severity="spoils",
+            cure="Turn the load about two axes at least, faster or for longer.",
         )
 
-    def _misfit(self, last: Known) -> Iterator[str]:
+    def _misfit(self, last: Known) -> Iterator[Finding]:
         if not np.isfinite(last.misfit):
             return
         size = float(np.sqrt(last.misfit))
         times = f"What the load leaves over is {size:.2f} times the sensors' noise"
         if size < MUCH:
-            yield f"{times}."
+            yield Finding("explained wrenches", times, about="all robots", severity="tells")
             return
-        wrench = last.wrench_doubt
+        poor, wrench = self.verdict == "poor", last.wrench_doubt
+        severity: Severity = "spoils" if poor else "warns"
         if wrench is not None:
-            yield f"{wrench.words(self.names[wrench.robot])}."
+            name = self.names[wrench.robot]
+            yield Finding("doubtful wrench", wrench.words(name), about=name, severity=severity)
         so = (
             "no number of it is stated"
-            if self.verdict == "poor"
-            else "the numbers above are surer than they should be"
+            if poor
+            else "the numbers of the load are surer than they should be"
         )
-        yield (
+        yield Finding(
+            "unexplained wrenches",
             f"{times}: one rigid load, held by these robots alone, does not explain the logs, and "
-            f"{so}. A contact that slips, a sensor that lies or a robot without a log do this."
+            f"{so}",
+            about="all robots",
+            severity=severity,
+            evidence={"misfit": size},
+            cure="A contact that slips, a sensor that lies or a robot without a log do this.",
         )
 
-    def _doubts(self, last: Known) -> Iterator[str]:
+    def _doubts(self, last: Known) -> Iterator[Finding]:
         for doubt in last.doubts:
-            yield f"{doubt.words(self.names[doubt.robot])}. Look at scale, axes and mounting."
+            name = self.names[doubt.robot]
+            told = doubt.sensor is not None
+            yield Finding(
+                "doubtful motion",
+                doubt.words(name),
+                about=name,
+                severity="warns" if told else "spoils",
+                cure="Look at scale, axes and mounting.",
+            )
         if self._differ(last):
-            yield (
+            yield self._spoilt(
+                "motions differ",
                 f"The robots' motions differ by {np.sqrt(max(last.disagreement)):.1f} times the "
-                "noise, and who is wrong is not clear: no number of the load is stated. A load "
-                "that bends, clocks that drift or sensors that lie do this."
+                "noise, and who is wrong is not clear: no number of the load is stated",
+                "A load that bends, clocks that drift or sensors that lie do this.",
             )
 
     @staticmethod
