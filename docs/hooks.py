@@ -2,9 +2,9 @@
 
 Code is run: every `python` block, page by page in one namespace each, and every line of a
 `console` block that begins with `heft`, in a folder with the files of the demo, what
-`heft identify` made of them, bags of two arms, and the examples. What is printed is shown below the block. What a
-block marked `fails` asks for must be refused; one marked `quiet` is run without showing its
-output. Anything unexpected ends the build.
+`heft identify` made of them, bags of two arms, and the examples. What is printed is shown below the
+block. What a block marked `fails` asks for must be refused; one marked `quiet` is run without
+showing its output. Anything unexpected ends the build.
 
 Figures of stored benchmarks are put between their markers, as in the README. Pages about the
 commands and the modules are made from the code.

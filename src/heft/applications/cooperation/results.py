@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
 from .agreement import AgreementSettings
-from .clocks import ClockOffset, on_one_clock
+from .clocks import ClockOffset, on_one_clock, wrench_delays
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
@@ -91,6 +91,8 @@ class TeamFound:
     untold: tuple[int, ...] = ()  # robots whose poses the motion does not tell
     # by robot and sensor, how long it repeated itself [s], where it did
     repeated: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    # by robot, how much its wrench is behind its motion, where it was set
+    delays: Mapping[int, ClockOffset] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[float, ...]:
@@ -152,6 +154,15 @@ class TeamFound:
                 about=self.names[k],
                 severity="tells",
                 evidence={"offset_s": clock.offset, "std_s": clock.std},
+            )
+        for k, delay in self.delays.items():
+            yield Finding(
+                "late wrench",
+                f"The wrench of {self.names[k]} is {1e3 * delay.offset:.2f} ms behind its motion "
+                f"(± {1e3 * delay.std:.2g} ms): set",
+                about=self.names[k],
+                severity="tells",
+                evidence={"delay_s": delay.offset, "std_s": delay.std},
             )
         end = "" if isinstance(self.result, PaperResult) else ": left out"
         for (k, sensor), duration in self.repeated.items():
@@ -400,15 +411,40 @@ def identify_team(
             cure="--method heft",
         )
     own_method = CooperativeMethod(planar=stated.planar, belief=stated.belief)
+    delays: dict[int, ClockOffset] = {}
     if method == "heft":
-        result: CooperativeResult | PaperResult = own_method.identify(signals, stated.graph)
+        result: CooperativeResult | PaperResult
+        result, delays = _with_delays(own_method, signals, stated)
     else:
         result = PaperMethod().identify(at_one_time(signals), stated.graph)
     if isinstance(result, CooperativeResult):
         untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
     else:
         untold = unplaced(signals, stated.graph)
-    return TeamFound(stated, method, result, end, clocks, untold, repeated)
+    return TeamFound(stated, method, result, end, clocks, untold, repeated, delays)
+
+
+def _with_delays(
+    method: CooperativeMethod, team: Sequence[ContactSignals], stated: TeamFile
+) -> tuple[CooperativeResult, dict[int, ClockOffset]]:
+    """Return estimates with wrenches that are set on the time of their robots' motion, and how."""
+    result = method.identify(team, stated.graph)
+    delays: dict[int, ClockOffset] = {}
+    for _ in range(4):  # the longer a delay, the less it is linear
+        last = result.known[-1] if result.known else None
+        poses = [p for p in last.poses if p is not None] if last and last.poses else []
+        if len(poses) < len(team) or method.planar:
+            break
+        since = max(result.changes, default=0.0) if result.changes else -np.inf
+        found = wrench_delays(team, poses, since)
+        settled = all(abs(d.offset - team[k].behind) < d.std for k, d in found.items())
+        if settled and found.keys() == delays.keys():
+            break
+        delays = found
+        behind = [found[k].offset if k in found else 0.0 for k in range(len(team))]
+        team = [replace(s, behind=b) for s, b in zip(team, behind, strict=True)]
+        result = method.identify(team, stated.graph)
+    return result, delays
 
 
 def _repeated(signals: ContactSignals, robot: TeamRobot) -> dict[str, float]:
@@ -455,6 +491,7 @@ def _content(team: TeamFound) -> dict[str, Any]:
         "wrench_offset": None if last is None or last.offset is None else last.offset[0],
         "changes_s": team.changes,
         "clocks_s": {names[k]: c.offset for k, c in team.clocks.items()},
+        "wrench_delays_s": {names[k]: d.offset for k, d in team.delays.items()},
     }
 
 

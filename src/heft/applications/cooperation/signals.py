@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,7 @@ class ContactSignals:
     # where a sensor's signal is computed and holds the rate of another one, that one and the rate
     # that it holds (see `rates`) side by side, shape (N, 6): of an acceleration the velocity
     derived: Mapping[str, Array] = field(default_factory=dict)
+    behind: float = 0.0  # by which force and torque are of the past, where it was found [s]
 
     @property
     def by_sensor(self) -> dict[str, Array]:
@@ -82,7 +84,9 @@ class ContactSignals:
         """Concatenate signals; no parts give no samples."""
         none = np.zeros((0, 3))
         parts = [ContactSignals(np.zeros(0), none, none, none, none, none), *parts]
-        by_name = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
+        by_name: dict[str, Any] = {
+            n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS
+        }
         time = np.concatenate([p.time for p in parts])
         names = {n for p in parts for n in p.derived}
         derived = {
@@ -108,9 +112,9 @@ class ContactSignals:
         return self._changed(time, between)
 
     def _changed(self, time: Array, change: Callable[[Array], Array]) -> ContactSignals:
-        read = {name: change(values) for name, values in self.by_sensor.items()}
+        read: dict[str, Any] = {n: change(values) for n, values in self.by_sensor.items()}
         derived = {name: change(values) for name, values in self.derived.items()}
-        return ContactSignals(time, **read, derived=derived)
+        return replace(self, time=time, **read, derived=derived)
 
     def reversed(self) -> ContactSignals:
         """Return the signals with the wrench that the load applies to the robot, or back."""

@@ -309,8 +309,13 @@ def windows_of(
         own = noise or noise_of(signals, settings.length)
         second = omega.T @ omega / max(len(omega), 1) - own.angular_velocity**2 * np.eye(3)
         sensors = OriginSensors(0, own, step)
-        rows = WindowStream(settings, sensors).add(signals.part(works))
-        made.append((dict(rows), covariances(sensors, settings, second)))
+        part = signals.part(works)
+        rows = dict(WindowStream(settings, sensors).add(part))
+        if signals.behind:  # windows of the wrench are then later ones of the same weights
+            shifted = replace(part, time=part.time - signals.behind)
+            late = dict(WindowStream(settings, sensors).add(shifted))
+            rows = {n: np.append(rows[n][:18], late[n][18:]) for n in rows.keys() & late.keys()}
+        made.append((rows, covariances(sensors, settings, second)))
     begin = min((min(rows, default=0) for rows, _ in made), default=0)
     count = max((max(rows, default=-1) for rows, _ in made), default=-1) + 1 - begin
     middles = settings.stride * (begin + np.arange(count)) + 0.5 * settings.length
