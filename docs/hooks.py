@@ -2,9 +2,9 @@
 
 Code is run: every `python` block, page by page in one namespace each, and every line of a
 `console` block that begins with `heft`, in a folder with the files of the demo, what
-`heft identify` made of them, and the examples. What is printed is shown below the block. What a
-block marked `fails` asks for must be refused; one marked `quiet` is run without showing its
-output. Anything unexpected ends the build.
+`heft identify` made of them, bags of two arms, and the examples. What is printed is shown below the
+block. What a block marked `fails` asks for must be refused; one marked `quiet` is run without
+showing its output. Anything unexpected ends the build.
 
 Figures of stored benchmarks are put between their markers, as in the README. Pages about the
 commands and the modules are made from the code.
@@ -97,9 +97,13 @@ def run(line: str) -> tuple[int, str, str]:
 
 
 def prepare(text: str) -> None:
-    """Identify the demo's arm, once, if code makes use of that."""
+    """Identify the demo's arm, or record two arms with a box, once, if code makes use of that."""
     if "identified" in text:
         run(SHARED)
+    if "pair/" in text and not (workshop() / "pair").exists():
+        from tests.team_bags import Pair, Record, record
+
+        record(Pair.of(1), Record(duration=30.0), workshop() / "pair", 1)
 
 
 def commands(text: str, page: str, fails: bool) -> str:

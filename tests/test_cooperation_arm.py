@@ -23,12 +23,16 @@ from heft.applications.cooperation import (
     TeamRobot,
     identify_team_files,
 )
+from heft.applications.cooperation.results import identify_team
 from heft.applications.cooperation.signals import BESIDE
 from heft.applications.cooperation.team_streams import ContactReader, arm_sensors
+from heft.applications.cooperation.window_stream import windows_of
+from heft.applications.cooperation.windows import SPECIFIC, Windows
 from heft.errors import InvalidSetting, MissingSignal
 from heft.information import Graph, inertia
 from heft.models import Robot
 from heft.streams import AlignedSamples
+from tests.team_bags import MASS, Pair, urdf
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 AXES = ("0 0 1", "0 1 0", "0 1 0", "1 0 0", "0 1 0", "1 0 0")
@@ -172,6 +176,54 @@ def test_arms_alone_tell_the_load_they_hold(accelerometer: bool) -> None:
     read = exact.signals(0.0, accelerometer=accelerometer)
     known = CooperativeMethod(every=1000).identify(read, Graph.ring(3)).known[-1]
     assert known.values is not None and np.abs(known.values - TRUTH).max() < 1e-8
+
+
+@pytest.mark.parametrize(("jitter", "step"), [(1e-3, 0.0), (0.0, 1.0)])
+def test_windows_of_an_arm_are_as_noisy_as_they_say(jitter: float, step: float) -> None:
+    """Of stamps that jitter, and of a wrench that is quantised by five times its noise."""
+    pair, contact = Pair.of(3), ArmContact(Robot.from_text(urdf().encode()), "tool0")
+
+    def seen(time: Array, noise: float, step: float) -> Windows:
+        rng = np.random.default_rng(4)
+        q, v = pair.arms(time, 0)
+        wrench = pair.wrenches(time)[0] + noise * rng.standard_normal((len(time), 6)) * 0.2
+        force = step * np.round(wrench[:, :3] / step) if step else wrench[:, :3]
+        v = v + noise * 2e-3 * rng.standard_normal(v.shape)
+        wrenches = {"force": force, "torque": wrench[:, 3:]}
+        return windows_of([contact.signals(time, q, v, None, wrenches)])[0]
+
+    even = np.arange(0.0, 20.0, 0.008)
+    moved = np.sort(even + jitter * np.random.default_rng(5).uniform(-1.0, 1.0, len(even)))
+    exact, found = seen(even, 0.0, 0.0), seen(moved, 1.0, step)
+    rows = slice(3, -3)
+    first = round((found.time[0] - exact.time[0]) / 0.06)
+    places = slice(3 + first, first - 3 + len(found.time))
+    motion = (found.motion[rows] - exact.motion[places]) / np.sqrt(np.diag(found.spread))
+    wrench = (found.wrench[rows] - exact.wrench[places]) / np.sqrt(np.diag(found.wrench_spread))
+    for off in (motion[:, SPECIFIC], wrench[:, :3], wrench[:, 3:]):
+        assert 0.6 < np.nanmean(off**2) < 1.6
+
+
+@pytest.mark.parametrize("late", [(0.0, 0.0), (0.03, 0.012)])
+def test_a_wrench_that_is_behind_its_arms_motion_is_set(late: tuple[float, float]) -> None:
+    contact = ArmContact(Robot.from_text(urdf().encode()), "tool0")
+    stated = TeamFile((TeamRobot("left", tared=True), TeamRobot("right")), Graph.ring(2))
+    pair, rng, team = Pair.of(0), np.random.default_rng(0), []
+    for k in range(2):
+        time = 0.002 * k + np.arange(0.0, 14.0, 0.008)
+        q, v = pair.arms(time, k)
+        noise = rng.standard_normal((len(time), 12)) * ([2e-3] * 6 + [0.2] * 3 + [0.01] * 3)
+        wrench = pair.wrenches(time - late[k])[k] + noise[:, 6:]
+        read = {"force": wrench[:, :3], "torque": wrench[:, 3:]}
+        team.append(contact.signals(time, q, v + noise[:, :6], None, read))
+    found = identify_team(stated, team)
+    load, (centre, _, _) = found.load(0), pair.truth("tool0")
+    assert load is not None and load.std is not None and found.verdict == "good"
+    assert set(found.delays) == {k for k, delay in enumerate(late) if delay}
+    for k, delay in found.delays.items():
+        assert abs(delay.offset - late[k]) < 4.0 * delay.std < 3e-3
+    off = (np.append(load.mass, load.com) - [MASS, *centre]) / load.std[:4]
+    assert np.abs(off).max() < 3.0
 
 
 @pytest.mark.parametrize("accelerometer", [False, True])

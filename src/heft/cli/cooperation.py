@@ -39,6 +39,63 @@ def simulate(team: Path, *, out: Path, seed: int = 0, quiet: bool = False) -> No
 
 
 @coop.command
+def init(
+    *bags: Path,
+    out: Path = Path("team.toml"),
+    model: tuple[Path, ...] = (),
+    name: tuple[str, ...] = (),
+) -> None:
+    """Write a first team.toml from bags; what is to be filled in says CHECK.
+
+    Parameters
+    ----------
+    bags
+        One bag of each robot, or one in which robots have namespaces of their own.
+    out
+        The file to write.
+    model
+        Model file of each robot's arm, in the order of the robots, or one for all.
+    name
+        Name of each robot; those of bags or namespaces if not given.
+    """
+    from heft.applications.cooperation import draft_team
+
+    message(draft_team(bags, out, model, name))
+    message(f"{shown(out)}   look it through: heft coop check {shown(out)}")
+
+
+@coop.command
+def check(run: Path, *, columns: Map = None, json: Path | None = None, quiet: bool = False) -> None:
+    """Check a team's logs before it is identified: streams, clocks, holes, overlap, signs, misfit.
+
+    Exits with 0 if nothing spoils an identification, with 1 if something does.
+
+    Parameters
+    ----------
+    run
+        team.toml with a log of each robot, or the folder that holds it.
+    columns
+        TOML that says what the logs' columns mean.
+    json
+        File to write the findings to, for programs.
+    quiet
+        Say nothing while working.
+    """
+    from heft.applications.cooperation import check_team_files
+    from heft.applications.doctor import doctor
+    from heft.files import require_writable
+
+    if json is not None:
+        require_writable(json, "--json")  # before the work
+    result = check_team_files(run, columns, progress_unless(quiet))
+    if json is not None:
+        doctor.write_json(json, result)
+    message(doctor.text(result))
+    if result.spoilt:
+        sys.exit(1)
+
+
+@coop.command
 def identify(
     run: Path,
     *,

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from .formats import BLOCK_ROWS, Format, Table, is_log, read_table, require_log, write_table
+    from .formats import BLOCK_ROWS, Format, Table, Topics, channels_of, is_log, read_table
+    from .formats import require_log, write_table
     from .formats.table import unwrapped
     from .formats.json_lines import json_rows
     from .formats.layouts import Decoder, Group, Malformed

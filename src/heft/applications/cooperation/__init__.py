@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .method import CooperativeMethod, CooperativeResult, Known
     from .averages import AveragesMethod, AveragesResult
     from .team_file import TeamFile, TeamRobot
+    from .draft import draft_team
+    from .check import check_team_files
     from .results import TeamFound, identify_team_files, simulate_team_files
     from .replication import Replica, WindowMessage
     from .wire import BadMessage

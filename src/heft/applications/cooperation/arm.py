@@ -63,10 +63,9 @@ class ArmContact:
         v, w = seen.velocity, seen.angular_velocity
         derived = {}
         if "acceleration" not in signals:
-            derived["acceleration"] = v
-            signals["acceleration"] = (
-                rates(time, v) + np.cross(w, v) - robot.gravity @ seen.rotation
-            )
+            rate = rates(time, v)
+            derived["acceleration"] = np.hstack([v, rate])
+            signals["acceleration"] = rate + np.cross(w, v) - robot.gravity @ seen.rotation
         if "force" not in signals:
             if torque is None:
                 raise InvalidSetting(
@@ -74,7 +73,9 @@ class ArmContact:
                 )
             wrench, momentum = self._wrench(time, position, velocity, torque)
             signals |= {"torque": wrench[:, :3], "force": wrench[:, 3:]}
-            derived |= {"torque": momentum[:, :3], "force": momentum[:, 3:]}
+            rate = rates(time, momentum)
+            for name, own in ("torque", slice(3)), ("force", slice(3, 6)):
+                derived[name] = np.hstack([momentum[:, own], rate[:, own]])
         accelerated, force, moment = (signals[k] for k in ("acceleration", "force", "torque"))
         return ContactSignals(time, w, v, accelerated, force, moment, derived)
 

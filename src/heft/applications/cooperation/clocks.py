@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
+from heft.estimators import whitening
 from heft.information import Graph
 
 from .replication import ABSENT, Replica
 from .signals import ContactSignals
-from .window_stream import WindowSettings
-from .windows import SQUARES
+from .window_stream import WindowSettings, windows_of
+from .windows import SQUARES, Pose, inverse, load_tensor
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,58 @@ def on_one_clock(
         replace(s, time=s.time - late[k].offset) if k in late else s for k, s in enumerate(team)
     ]
     return moved, late
+
+
+def wrench_delays(
+    team: Sequence[ContactSignals],
+    poses: Sequence[Pose],
+    since: float,
+    settings: ClockSettings = ClockSettings(),
+) -> dict[int, ClockOffset]:
+    """Return by how much each robot's wrench is behind its motion, where it surely is.
+
+    A wrench W of the past lacks τ Ẇ to first order: least squares of Σ D (W + τ Ẇ) = Y π + d, in
+    τ of each robot, the load π and an offset d, over windows.
+
+    Args:
+        team: Signals of each robot on one clock; what is set as `behind` already is kept.
+        poses: R and t that take coordinates of the first robot's frame to each one's own.
+        since: Time of the first window that counts [s].
+    """
+    parts = windows_of(team)
+    moved = [p.moved(inverse(pose)) for p, pose in zip(parts, poses, strict=True)]
+    # Two windows that overlap differ by noise; those that do not, by what the wrench changes
+    stride, length = parts[0].time[1] - parts[0].time[0], WindowSettings().length
+    apart = round(0.5 * length / stride)
+    rates = np.full((len(moved), len(parts[0].time), 6), np.nan)
+    for own, m in zip(rates, moved, strict=True):
+        own[apart:-apart] = (m.wrench[2 * apart :] - m.wrench[: -2 * apart]) / (2 * apart * stride)
+    wrench = np.sum([m.wrench for m in moved], axis=0)
+    motion = np.mean([m.motion for m in moved], axis=0)
+    good = np.isfinite(rates).all(axis=(0, 2)) & np.isfinite(motion).all(axis=1)
+    good &= np.isfinite(wrench).all(axis=1) & (parts[0].time >= since)
+    Y = np.einsum("nm,mwp->nwp", motion[good], load_tensor())
+    offset = np.broadcast_to(np.eye(6), (len(Y), 6, 6))
+    columns = np.concatenate([-np.moveaxis(rates[:, good], 0, 2), Y, offset], axis=2)
+    noise = np.sum([m.wrench_spread for m in moved], axis=0)
+    if np.linalg.cond(noise) > 1e12:  # of two points, whose moments along one line are none
+        return {}
+    white = whitening(noise)
+    A, b = (white @ columns).reshape(-1, columns.shape[2]), (wrench[good] @ white.T).ravel()
+    if len(b) < 100 * len(moved):
+        return {}
+    size = np.linalg.norm(A, axis=0)
+    size[size == 0.0] = 1.0
+    values, *_ = np.linalg.lstsq(A / size, b)
+    rest = b - A / size @ values
+    spread = np.linalg.pinv(A.T @ A / np.outer(size, size)) * np.mean(rest**2) * parts[0].overlap
+    found = {}
+    for k, signals in enumerate(team):
+        std = float(np.sqrt(spread[k, k]) / size[k])
+        total = signals.behind + float(values[k] / size[k])
+        if abs(total) > max(settings.least, settings.sure * std):
+            found[k] = ClockOffset(float(np.clip(total, -settings.most, settings.most)), std)
+    return found
 
 
 class TeamClocks:

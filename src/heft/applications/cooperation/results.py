@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,32 +15,23 @@ from heft.display import Body, Plot, Scene, Series, ellipsoid, page, rounded, ta
 from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import json_text, new_folder, require_own
-from heft.information import Verdict, inertia, rotation_vector_of_matrix
-from heft.models import Robot
-from heft.recordings import ColumnMap, Recording, Table, write_table
+from heft.information import Finding, Severity, Verdict, inertia, rotation_vector_of_matrix
+from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
 from .agreement import AgreementSettings
-from .arm import ArmContact
-from .clocks import ClockOffset, on_one_clock
+from .clocks import ClockOffset, on_one_clock, wrench_delays
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
-from .signals import AXES, SENSORS, ContactSignals
+from .robot_log import at_one_time, from_one_epoch, opened, together
+from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .windows import Pose
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
 RESULTS = ("team.json", "report.html")
-KINDS = ("omega", "vel", "acc", "force", "torque")
-WHY = {
-    "omega": "says how its contact turns",
-    "vel": "says how its contact moves",
-    "acc": "is what its accelerometer reads",
-    "force": "is the force that it applies",
-    "torque": "is the torque that it applies",
-}
 MOST_POINTS = 400  # of a curve
 # What is left over, times the noise, that is more than noise; beyond which nothing is believed.
 MUCH, TOO_MUCH = 1.2, 2.0
@@ -101,6 +91,8 @@ class TeamFound:
     untold: tuple[int, ...] = ()  # robots whose poses the motion does not tell
     # by robot and sensor, how long it repeated itself [s], where it did
     repeated: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    # by robot, how much its wrench is behind its motion, where it was set
+    delays: Mapping[int, ClockOffset] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[float, ...]:
@@ -140,43 +132,79 @@ class TeamFound:
 
     def remarks(self) -> list[str]:
         """Return remarks on clocks, frozen sensors, undetermined poses and the misfit."""
-        names = self.names
-        clocks = [
-            f"The clock of {names[k]} is {1e3 * c.offset:.2f} ms later than that "
-            f"of {names[0]} (± {1e3 * c.std:.2g} ms): set."
-            for k, c in self.clocks.items()
-        ]
-        end = "" if isinstance(self.result, PaperResult) else ": left out"
-        repeated = [
-            f"The {SENSORS[sensor]} of {names[k]} repeats itself for "
-            f"{duration:.3g} s of {self.end:.3g} s{end}."
-            for (k, sensor), duration in self.repeated.items()
-        ]
-        last = self.latest
-        of_last = [] if last is None else [*self._offset(last), *self._no_body(last)]
-        misfit = [] if last is None else [*self._doubts(last), *self._misfit(last)]
-        return [*clocks, *repeated, *of_last, *self._undetermined(), *misfit]
+        return [f"{f.message}. {f.cure}".strip() for f in self.findings()]
 
-    def _no_body(self, last: Known) -> Iterator[str]:
+    def findings(self) -> list[Finding]:
+        """Return what is to be known of the logs, by the load's physics."""
+        found = [*self._of_sensors()]
+        last = self.latest
+        if last is not None:
+            found += [*self._offset(last), *self._no_body(last)]
+        found += self._undetermined()
+        if last is not None:
+            found += [*self._doubts(last), *self._misfit(last)]
+        return found
+
+    def _of_sensors(self) -> Iterator[Finding]:
+        for k, clock in self.clocks.items():
+            yield Finding(
+                "clock set",
+                f"The clock of {self.names[k]} is {1e3 * clock.offset:.2f} ms later than that of "
+                f"{self.names[0]} (± {1e3 * clock.std:.2g} ms): set",
+                about=self.names[k],
+                severity="tells",
+                evidence={"offset_s": clock.offset, "std_s": clock.std},
+            )
+        for k, delay in self.delays.items():
+            yield Finding(
+                "late wrench",
+                f"The wrench of {self.names[k]} is {1e3 * delay.offset:.2f} ms behind its motion "
+                f"(± {1e3 * delay.std:.2g} ms): set",
+                about=self.names[k],
+                severity="tells",
+                evidence={"delay_s": delay.offset, "std_s": delay.std},
+            )
+        end = "" if isinstance(self.result, PaperResult) else ": left out"
+        for (k, sensor), duration in self.repeated.items():
+            yield Finding(
+                "repeated samples",
+                f"The {SENSORS[sensor]} of {self.names[k]} repeats itself for {duration:.3g} s of "
+                f"{self.end:.3g} s{end}",
+                about=self.names[k],
+                evidence={"repeated_s": duration},
+            )
+
+    def _no_body(self, last: Known) -> Iterator[Finding]:
         """Yield why the estimate is no body, where it is none."""
         if last.poses is None or last.load(last.first) is not None:
             return
         if np.sqrt(np.nan_to_num(last.misfit)) > TOO_MUCH:
-            return  # of which the remark on the misfit is
+            return  # of which the finding on the misfit is
         if last.values is None or last.covariance is None:
-            yield "Poses are told, but not the load: its motion is hardly more than noise."
+            yield self._spoilt(
+                "load not told",
+                "Poses are told, but not the load: its motion is hardly more than noise",
+            )
             return
         mass, std = float(last.values[0]), float(np.sqrt(last.covariance[0, 0]))
         if mass > -5.0 * std:  # which is surely negative
-            yield "The estimate is further from any body than its deviations allow."
+            yield self._spoilt(
+                "no body", "The estimate is further from any body than its deviations allow"
+            )
             return
-        yield (
+        yield self._spoilt(
+            "opposite wrenches",
             f"All wrenches seem to be of the wrong sign: they make a mass of {mass:.4g} kg "
-            f"(± {std:.2g}). Sensors that read what the load applies to their robots, and not what "
-            "these apply to it, need reaction = true in their [[robot]]."
+            f"(± {std:.2g})",
+            "Sensors that read what the load applies to their robots, and not what these apply to "
+            "it, need reaction = true in their [[robot]].",
         )
 
-    def _offset(self, last: Known) -> Iterator[str]:
+    @staticmethod
+    def _spoilt(name: str, message: str, cure: str = "") -> Finding:
+        return Finding(name, message, about="all robots", severity="spoils", cure=cure)
+
+    def _offset(self, last: Known) -> Iterator[Finding]:
         """Yield what there is to remark on the wrench sensors' offsets."""
         untared = [r.name for r in self.stated.robots if not r.tared]
         if self.verdict == "poor" or last.offset is None or not untared:
@@ -187,12 +215,18 @@ class TeamFound:
             f"{np.linalg.norm(values[own]):.3g} {unit} (± {std[own].max():.2g} an axis)"
             for own, unit in ((numbers >= 3, "N"), (numbers < 3, "N·m"))
         ]
-        yield (
+        z = float(np.sqrt(values @ np.linalg.solve(covariance, values)))
+        yield Finding(
+            "offsets of wrenches",
             f"The offsets of the wrench sensors of {', '.join(untared)} are estimated with the "
             f"load: together {' and '.join(sizes)} in the frame of "
             f"{self.names[last.first]}, each given within {OFFSET_STD[-1]:g} N and "
-            f"{OFFSET_STD[0]:g} N·m. Where one was set to zero with nothing on it, tared = true "
-            "in its [[robot]] makes the load surer."
+            f"{OFFSET_STD[0]:g} N·m",
+            about=", ".join(untared),
+            severity="warns" if z > 6.0 else "tells",  # of six numbers, more than noise
+            evidence={"deviations": z},
+            cure="Where one was set to zero with nothing on it, tared = true in its [[robot]] "
+            "makes the load surer.",
         )
 
     @property
@@ -208,47 +242,66 @@ class TeamFound:
             return "poor"
         return "usable" if misfit > MUCH or self.untold or last.doubts else "good"
 
-    def _undetermined(self) -> Iterator[str]:
+    def _undetermined(self) -> Iterator[Finding]:
         if not self.untold:
             return
         names = ", ".join(self.names[k] for k in self.untold)
         published = isinstance(self.result, PaperResult)
-        trust = " This method answers all the same: its numbers are not to be trusted."
-        yield (
+        trust = ". This method answers all the same: its numbers are not to be trusted"
+        yield Finding(
+            "motion shows too little",
             f"The motion does not tell how {names} and the others hold the load: beyond its noise "
-            f"it turns about less than two axes.{trust if published else ''} Turn the load about "
-            "two axes at least, faster or for longer."
+            f"it turns about less than two axes{trust if published else ''}",
+            about=names,
+            severity="spoils",
+            cure="Turn the load about two axes at least, faster or for longer.",
         )
 
-    def _misfit(self, last: Known) -> Iterator[str]:
+    def _misfit(self, last: Known) -> Iterator[Finding]:
         if not np.isfinite(last.misfit):
             return
         size = float(np.sqrt(last.misfit))
         times = f"What the load leaves over is {size:.2f} times the sensors' noise"
         if size < MUCH:
-            yield f"{times}."
+            yield Finding("explained wrenches", times, about="all robots", severity="tells")
             return
-        wrench = last.wrench_doubt
+        poor, wrench = self.verdict == "poor", last.wrench_doubt
+        severity: Severity = "spoils" if poor else "warns"
         if wrench is not None:
-            yield f"{wrench.words(self.names[wrench.robot])}."
+            name = self.names[wrench.robot]
+            yield Finding("doubtful wrench", wrench.words(name), about=name, severity=severity)
         so = (
             "no number of it is stated"
-            if self.verdict == "poor"
-            else "the numbers above are surer than they should be"
+            if poor
+            else "the numbers of the load are surer than they should be"
         )
-        yield (
+        yield Finding(
+            "unexplained wrenches",
             f"{times}: one rigid load, held by these robots alone, does not explain the logs, and "
-            f"{so}. A contact that slips, a sensor that lies or a robot without a log do this."
+            f"{so}",
+            about="all robots",
+            severity=severity,
+            evidence={"misfit": size},
+            cure="A contact that slips, a sensor that lies or a robot without a log do this.",
         )
 
-    def _doubts(self, last: Known) -> Iterator[str]:
+    def _doubts(self, last: Known) -> Iterator[Finding]:
         for doubt in last.doubts:
-            yield f"{doubt.words(self.names[doubt.robot])}. Look at scale, axes and mounting."
+            name = self.names[doubt.robot]
+            told = doubt.sensor is not None
+            yield Finding(
+                "doubtful motion",
+                doubt.words(name),
+                about=name,
+                severity="warns" if told else "spoils",
+                cure="Look at scale, axes and mounting.",
+            )
         if self._differ(last):
-            yield (
+            yield self._spoilt(
+                "motions differ",
                 f"The robots' motions differ by {np.sqrt(max(last.disagreement)):.1f} times the "
-                "noise, and who is wrong is not clear: no number of the load is stated. A load "
-                "that bends, clocks that drift or sensors that lie do this."
+                "noise, and who is wrong is not clear: no number of the load is stated",
+                "A load that bends, clocks that drift or sensors that lie do this.",
             )
 
     @staticmethod
@@ -327,106 +380,74 @@ def identify_team_files(
     if out is not None:
         require_own(out, RESULTS)
     stated = TeamFile.from_toml(path)
-    meaning = ColumnMap.from_toml(columns) if columns is not None else None
-    signals: list[ContactSignals] = []
-    repeated: dict[tuple[int, str], float] = {}
-    epochs: list[int | None] = []
-    for k, robot in enumerate(stated.robots):
-        if robot.log is None:
-            raise InvalidSetting(
-                "the file names no log of this robot",
-                argument=f"{path}, [[robot]] {robot.name}",
-                cure=f'log = "{robot.name}.parquet"',
-            )
-        progress(f"reading {robot.log}")
-        stated_map = None if robot.map is None else ColumnMap.from_toml(path.parent / robot.map)
-        recording = Recording.open(path.parent / robot.log, stated_map or meaning)
-        if robot.model is not None:
-            signals.append(_arm_signals(path.parent, robot, recording))
-        else:
-            signals.append(_signals(recording, robot.frame))
-        if robot.reaction:
-            signals[-1] = signals[-1].reversed()
-        epochs.append(recording.epoch)
-        durations = _repeated(signals[-1], f"{path.parent / robot.log}, {robot.name}")
-        repeated |= {(k, sensor): duration for sensor, duration in durations.items()}
-    signals = _from_one_epoch(signals, epochs, [r.name for r in stated.robots])
-    signals, clocks = on_one_clock(signals, stated.graph)
-    begin, end = _together(signals)
-    progress(f"{len(signals)} robots, {end - begin:.1f} s together")
-    if stated.planar and method == "paper":
-        raise InvalidSetting(
-            "the published method knows no plane",
-            argument="--method paper",
-            got=str(path),
-            cure="--method heft",
-        )
-    own = CooperativeMethod(planar=stated.planar, belief=stated.belief)
-    if method == "heft":
-        result: CooperativeResult | PaperResult = own.identify(signals, stated.graph)
-    else:
-        result = PaperMethod().identify(_at_one_time(signals), stated.graph)
-    if isinstance(result, CooperativeResult):
-        untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
-    else:
-        untold = unplaced(signals, stated.graph)
-    team = TeamFound(stated, method, result, end, clocks, untold, repeated)
+    logs = list(opened(stated, path, columns, progress))
+    team = identify_team(stated, from_one_epoch(logs), method, progress)
     if out is not None:
         team.write(out)
     return team
 
 
-def _signals(recording: Recording, frame: str) -> ContactSignals:
-    kinds = [k for k in KINDS if k != "torque" or f"torque.{frame}.x" in recording.signals]
-    names = [f"{kind}.{frame}.{axis}" for kind in kinds for axis in "xyz"]
-    for name in names:
-        recording.require(name, WHY[name.partition(".")[0]])
-    time, values = _whole(recording, names)
-    columns = dict(zip(names, values.T, strict=True))
-    if "torque" not in kinds:  # a point contact
-        columns |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in "xyz"}
-    return ContactSignals.of_columns({"t": time, **columns}, frame)
+def identify_team(
+    stated: TeamFile,
+    team: Sequence[ContactSignals],
+    method: MethodName = "heft",
+    progress: Callable[[str], None] = lambda line: None,
+) -> TeamFound:
+    """Identify the load that a team holds; see `identify_team_files`.
 
-
-def _arm_signals(folder: Path, robot: TeamRobot, recording: Recording) -> ContactSignals:
-    assert robot.model is not None and robot.link is not None
-    arm = ArmContact(Robot.from_file(folder / robot.model), robot.link)
-    sensors = {"acceleration": "acc", "force": "force", "torque": "torque"}
-    own = {s: k for s, k in sensors.items() if f"{k}.{robot.frame}.x" in recording.signals}
-    others = [n.split(".")[1] for n in recording.signals if re.fullmatch(r"force\..+\.x", n)]
-    if "force" not in own and others:
+    Args:
+        team: Signals of each robot, in times since one stamp.
+    """
+    repeated: dict[tuple[int, str], float] = {}
+    for k, (robot, own) in enumerate(zip(stated.robots, team, strict=True)):
+        repeated |= {(k, sensor): time for sensor, time in _repeated(own, robot).items()}
+    signals, clocks = on_one_clock(team, stated.graph)
+    begin, end = together(signals)
+    progress(f"{len(signals)} robots, {end - begin:.1f} s together")
+    if stated.planar and method == "paper":
         raise InvalidSetting(
-            "the log has a wrench, but of another frame than the contact's",
-            argument=f"[[robot]] {robot.name}, frame",
-            got=f'"{robot.frame}", and force.{others[0]}.x in {recording.name}',
-            cure=f'frame = "{others[0]}" if that is at {robot.link}. Where joint efforts are to '
-            "count instead, name their topic alone: [topic] names in a map of the robot",
+            "the published method knows no plane",
+            argument="--method paper",
+            cure="--method heft",
         )
-    kinds = ["q", "v"] if "force" in own else ["q", "v", "tau"]
-    names = [f"{kind}.{channel}" for kind in kinds for channel in arm.robot.channels]
-    for name in names:
-        recording.require(name, f"tells how {robot.name}'s arm holds the load")
-    names += [f"{kind}.{robot.frame}.{axis}" for kind in own.values() for axis in AXES]
-    time, values = _whole(recording, names)
-    return arm.of_rows(time, values, [*own])
+    own_method = CooperativeMethod(planar=stated.planar, belief=stated.belief)
+    delays: dict[int, ClockOffset] = {}
+    if method == "heft":
+        result: CooperativeResult | PaperResult
+        result, delays = _with_delays(own_method, signals, stated)
+    else:
+        result = PaperMethod().identify(at_one_time(signals), stated.graph)
+    if isinstance(result, CooperativeResult):
+        untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
+    else:
+        untold = unplaced(signals, stated.graph)
+    return TeamFound(stated, method, result, end, clocks, untold, repeated, delays)
 
 
-def _whole(recording: Recording, names: list[str]) -> tuple[Array, Array]:
-    rows = recording.whole(names)
-    own = np.isfinite(rows.values[:, 0])  # other rows are another robot's, in one file with it
-    time, values = rows.time[own], rows.values[own]
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values).all(axis=1)))
-        raise InvalidRecording(
-            "numbers are missing",
-            argument=recording.name,
-            got=f"in row {row + 1}, at {time[row]:g} s",
-            cure="leave that stretch out: heft convert writes part of a log",
-        )
-    return time, values
+def _with_delays(
+    method: CooperativeMethod, team: Sequence[ContactSignals], stated: TeamFile
+) -> tuple[CooperativeResult, dict[int, ClockOffset]]:
+    """Return estimates with wrenches that are set on the time of their robots' motion, and how."""
+    result = method.identify(team, stated.graph)
+    delays: dict[int, ClockOffset] = {}
+    for _ in range(4):  # the longer a delay, the less it is linear
+        last = result.known[-1] if result.known else None
+        poses = [p for p in last.poses if p is not None] if last and last.poses else []
+        if len(poses) < len(team) or method.planar:
+            break
+        since = max(result.changes, default=0.0) if result.changes else -np.inf
+        found = wrench_delays(team, poses, since)
+        settled = all(abs(d.offset - team[k].behind) < d.std for k, d in found.items())
+        if settled and found.keys() == delays.keys():
+            break
+        delays = found
+        behind = [found[k].offset if k in found else 0.0 for k in range(len(team))]
+        team = [replace(s, behind=b) for s, b in zip(team, behind, strict=True)]
+        result = method.identify(team, stated.graph)
+    return result, delays
 
 
-def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
+def _repeated(signals: ContactSignals, robot: TeamRobot) -> dict[str, float]:
     """Return how long each sensor repeats itself [s], or refuse one that does nothing else."""
     step = float(np.median(np.diff(signals.time)))
     durations = {}
@@ -435,7 +456,7 @@ def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
             x, y, z = getattr(signals, sensor)[0]
             raise InvalidRecording(
                 f"the {SENSORS[sensor]} never changes",
-                argument=log,
+                argument=f"{robot.log}, {robot.name}",
                 got=f"({x:g}, {y:g}, {z:g}) throughout",
                 cure="it is stuck, or the load is held still: that tells nothing; leave this robot "
                 "out of the team's file, or record again",
@@ -443,53 +464,6 @@ def _repeated(signals: ContactSignals, log: str) -> dict[str, float]:
         if samples.any():
             durations[sensor] = float(samples.sum()) * step
     return durations
-
-
-def _from_one_epoch(
-    team: list[ContactSignals], epochs: Sequence[int | None], names: Sequence[str]
-) -> list[ContactSignals]:
-    """Return signals whose times count from one stamp, where all logs have stamps.
-
-    Else each counts from its own beginning, and the logs are taken to begin together.
-
-    Args:
-        epochs: Stamp at which the time of each is 0 [ns]; None where it has none.
-    """
-    stamps = [e for e in epochs if e is not None]
-    if len(stamps) == len(team):
-        late = [1e-9 * (stamp - min(stamps)) for stamp in stamps]
-        team = [replace(s, time=s.time + t) for s, t in zip(team, late, strict=True)]
-    begin, end = _together(team)
-    if end - begin < 100.0 * max(float(np.median(np.diff(s.time))) for s in team):
-        spans = (
-            f"{n} {s.time[0]:.6g} to {s.time[-1]:.6g} s" for n, s in zip(names, team, strict=True)
-        )
-        raise InvalidRecording(
-            "the robots' logs have hardly any time in common",
-            argument=", ".join(names),
-            got=", ".join(spans),
-            cure="take logs of one time. Where the robots' clocks were not set alike, heft convert "
-            "LOG OWN.npz writes a log that counts from its own beginning",
-        )
-    return team
-
-
-def _together(team: Sequence[ContactSignals]) -> tuple[float, float]:
-    """Return begin and end of the time that all logs have [s]."""
-    return max(float(s.time[0]) for s in team), min(float(s.time[-1]) for s in team)
-
-
-def _at_one_time(team: Sequence[ContactSignals]) -> list[ContactSignals]:
-    """Return all signals at even times that all logs have, interpolated where they differ."""
-    step = max(float(np.median(np.diff(s.time))) for s in team)
-    begin, end = _together(team)
-    count = int((end - begin) / step * (1.0 + 1e-12)) + 1
-    time = np.asarray(begin + step * np.arange(count), dtype=np.float64)
-    return [s if _same(s.time, time) else s.at(time) for s in team]
-
-
-def _same(one: Array, other: Array) -> bool:
-    return len(one) == len(other) and bool(np.abs(one - other).max() < 1e-6)
 
 
 def _content(team: TeamFound) -> dict[str, Any]:
@@ -517,6 +491,7 @@ def _content(team: TeamFound) -> dict[str, Any]:
         "wrench_offset": None if last is None or last.offset is None else last.offset[0],
         "changes_s": team.changes,
         "clocks_s": {names[k]: c.offset for k, c in team.clocks.items()},
+        "wrench_delays_s": {names[k]: d.offset for k, d in team.delays.items()},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +57,10 @@ class ContactSignals:
     acceleration: Array  # what the accelerometer reads, v̇ + ω×v − Rᵀg, shape (N, 3) [m/s²]
     force: Array  # that the robot applies to the load, shape (N, 3) [N]
     torque: Array  # likewise, about the contact, shape (N, 3) [N·m]
-    # where a sensor's signal is computed and holds the rate of another one (see `rates`), that one,
-    # shape (N, 3): the velocity, for an acceleration
+    # where a sensor's signal is computed and holds the rate of another one, that one and the rate
+    # that it holds (see `rates`) side by side, shape (N, 6): of an acceleration the velocity
     derived: Mapping[str, Array] = field(default_factory=dict)
+    behind: float = 0.0  # by which force and torque are of the past, where it was found [s]
 
     @property
     def by_sensor(self) -> dict[str, Array]:
@@ -82,11 +84,14 @@ class ContactSignals:
         """Concatenate signals; no parts give no samples."""
         none = np.zeros((0, 3))
         parts = [ContactSignals(np.zeros(0), none, none, none, none, none), *parts]
-        by_name = {n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS}
+        by_name: dict[str, Any] = {
+            n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS
+        }
         time = np.concatenate([p.time for p in parts])
         names = {n for p in parts for n in p.derived}
         derived = {
-            n: np.concatenate([p.derived.get(n, none) for p in parts]) for n in sorted(names)
+            n: np.concatenate([p.derived[n] for p in parts if n in p.derived])
+            for n in sorted(names)
         }
         return ContactSignals(time, **by_name, derived=derived)
 
@@ -107,9 +112,9 @@ class ContactSignals:
         return self._changed(time, between)
 
     def _changed(self, time: Array, change: Callable[[Array], Array]) -> ContactSignals:
-        read = {name: change(values) for name, values in self.by_sensor.items()}
+        read: dict[str, Any] = {n: change(values) for n, values in self.by_sensor.items()}
         derived = {name: change(values) for name, values in self.derived.items()}
-        return ContactSignals(time, **read, derived=derived)
+        return replace(self, time=time, **read, derived=derived)
 
     def reversed(self) -> ContactSignals:
         """Return the signals with the wrench that the load applies to the robot, or back."""

@@ -43,9 +43,8 @@ class TeamRobot:
         None  # its log, as the file says it; none before it is simulated
     )
     frame: Name = "grasp"  # name of its contact's frame in the log's signals
-    # TOML that says what its log's columns or topics mean, as the file says it: where one bag holds
-    # several robots, which topics are its own
-    map: Place = None
+    topics: Annotated[tuple[str, ...], name_list] = ()  # of its bag that are its own; all if none
+    map: Place = None  # TOML that says what its log's columns or topics mean, as the file says it
     # where its node listens, `tcp/HOST:PORT` or `tls/HOST:PORT`; a port of this machine if None
     address: Annotated[str | None, ADDRESS] = None
     # whether the contact is a point, through which it applies forces and no torques
@@ -97,6 +96,12 @@ class TeamRobot:
                 "a position says where a frame is whose rotation is known, too",
                 argument=f"[[robot]] {self.name}, position",
                 cure="state rotation and rotation_std",
+            )
+        if self.topics and self.map is not None:
+            raise InvalidSetting(
+                "a map says which topics are read",
+                argument=f"[[robot]] {self.name}, topics",
+                cure="leave topics out, and name them in the map's [topic]",
             )
         if (self.model is None) != (self.link is None):
             raise InvalidSetting(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from .signals import ContactSignals, OriginSensors, SensorNoise, rates
+from .signals import ContactSignals, OriginSensors, SensorNoise
 from .windows import ALPHA, OMEGA, PAIRS, SIZE, SPECIFIC, SQUARES, VELOCITY, Windows
 
 SECOND = 1_000_000_000  # [ns]
@@ -49,8 +49,12 @@ def noise_of(signals: ContactSignals, length: float) -> SensorNoise:
     def white(values: Array, bad: NDArray[np.bool_]) -> float:
         works = ~np.lib.stride_tricks.sliding_window_view(bad, 4).any(axis=1)
         rough = np.diff(values, 3, axis=0)[works]
-        # 20 is Σ of the squared weights of a third difference.
-        return float(1.4826 * np.median(np.abs(rough)) / np.sqrt(20.0)) if len(rough) else 0.0
+        if not len(rough):
+            return 0.0
+        # Of what is quantised coarsely half of them may be 0: another quantile of a normal
+        # distribution tells. 20 is Σ of the squared weights of a third difference.
+        share, of_normal = (0.95, 1.95996) if np.mean(rough == 0.0) > 0.1 else (0.5, 0.67449)
+        return float(np.quantile(np.abs(rough), share) / of_normal / np.sqrt(20.0))
 
     def sigma(name: str) -> float:
         if name not in repeated:
@@ -58,8 +62,8 @@ def noise_of(signals: ContactSignals, length: float) -> SensorNoise:
         values, bad = getattr(signals, name), repeated[name]
         if name not in signals.derived:
             return max(white(values, bad), NEXT_TO_NONE)
-        other = signals.derived[name]
-        still = white(values - rates(signals.time, other), bad)
+        other, rate = np.hsplit(signals.derived[name], 2)
+        still = white(values - rate, bad)
         return max(float(np.hypot(still, rise * white(other, bad))), NEXT_TO_NONE)
 
     names = ("angular_velocity", "velocity", "acceleration", "force", "torque")
@@ -178,7 +182,7 @@ class WindowStream:
         self._calibration, self._session = round(calibration * SECOND), session
         self._stamps = np.zeros(0, dtype=np.int64)
         self._values = np.zeros((0, 15))
-        self._derived: dict[str, Array] = {}  # see `ContactSignals`, until the noise is found
+        self._derived: dict[str, Array] = {}  # see `ContactSignals`
         self._next: int | None = None
         self._first: int | None = None  # stamp of the first sample
 
@@ -200,10 +204,10 @@ class WindowStream:
             self._first = int(stamps[new][0])
         self._stamps = np.concatenate([self._stamps, stamps[new]])
         self._values = np.concatenate([self._values, values[new]])
+        for name, both in signals.derived.items():
+            before = self._derived.get(name, both[:0])
+            self._derived[name] = np.concatenate([before, both[new]])
         if self.sensors is None:
-            none = np.zeros((0, 3))
-            for name, other in signals.derived.items():
-                self._derived[name] = np.concatenate([self._derived.get(name, none), other[new]])
             self._calibrate()
         if self.sensors is None or len(self._stamps) < 2:
             return []
@@ -223,11 +227,10 @@ class WindowStream:
         first = stamps <= stamps[0] + self._calibration  # however many came at once
         time, values = (stamps[first] - stamps[0]) / SECOND, values[first]
         own = (values[:, 3 * k : 3 * k + 3] for k in range(len(COLUMNS)))
-        derived = {name: other[first] for name, other in self._derived.items()}
+        derived = {name: both[first] for name, both in self._derived.items()}
         signals = ContactSignals(time, **dict(zip(COLUMNS, own, strict=True)), derived=derived)
         noise = noise_of(signals, self._settings.length)
         self.sensors = OriginSensors(self._session, noise, float(np.median(np.diff(time))))
-        self._derived = {}
 
     def _completed(self, step: float) -> list[tuple[int, Array]]:
         if self._next is None:
@@ -270,6 +273,9 @@ class WindowStream:
         squares = np.stack([omega[:, a] * omega[:, b] for a, b in PAIRS], axis=1)
         squares[:, :3] -= self.sensors.noise.angular_velocity**2
         means = weight @ np.hstack([rows, squares])
+        for name, both in self._derived.items():  # rates by partial integration, as of ω
+            own, (other, rate) = 3 * COLUMNS.index(name), np.hsplit(both[i:j], 2)
+            means[own : own + 3] -= weight @ rate + slope @ other
         motion = [means[:6], -(slope @ omega), means[15:], means[6:9]]
         return np.concatenate([*motion, means[9:15]])
 
@@ -278,6 +284,7 @@ class WindowStream:
             i = int(np.searchsorted(self._stamps, self._next * self._stride))
             keep = max(min(i, len(self._stamps) - 1) - 1, 0)
             self._stamps, self._values = self._stamps[keep:], self._values[keep:]
+            self._derived = {name: both[keep:] for name, both in self._derived.items()}
 
 
 def windows_of(
@@ -302,8 +309,13 @@ def windows_of(
         own = noise or noise_of(signals, settings.length)
         second = omega.T @ omega / max(len(omega), 1) - own.angular_velocity**2 * np.eye(3)
         sensors = OriginSensors(0, own, step)
-        rows = WindowStream(settings, sensors).add(signals.part(works))
-        made.append((dict(rows), covariances(sensors, settings, second)))
+        part = signals.part(works)
+        rows = dict(WindowStream(settings, sensors).add(part))
+        if signals.behind:  # windows of the wrench are then later ones of the same weights
+            shifted = replace(part, time=part.time - signals.behind)
+            late = dict(WindowStream(settings, sensors).add(shifted))
+            rows = {n: np.append(rows[n][:18], late[n][18:]) for n in rows.keys() & late.keys()}
+        made.append((rows, covariances(sensors, settings, second)))
     begin = min((min(rows, default=0) for rows, _ in made), default=0)
     count = max((max(rows, default=-1) for rows, _ in made), default=-1) + 1 - begin
     middles = settings.stride * (begin + np.arange(count)) + 0.5 * settings.length

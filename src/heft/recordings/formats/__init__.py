@@ -9,6 +9,7 @@ from .registry import (
     FORMATS,
     Format,
     by_ending,
+    channels_of,
     is_log,
     read_table,
     require_log,

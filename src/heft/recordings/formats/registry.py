@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .hdf5 import hdf5_table, matlab_table
 from .json_lines import json_document, json_lines_table
 from .mcap import mcap_log
 from .mcap_writer import write_mcap
+from .message_log import Channel
 from .messages import messages_table
 from .npz import npz_table, write_npz
 from .packed import ENDINGS, packed_log
@@ -48,6 +50,7 @@ class Format:
     shared: tuple[str, ...] = ()  # endings that are also used by files other than logs
     # file whose presence makes a folder one log; `read` gets the path of the folder
     marker: str | None = None
+    log: Opener | None = None  # opens a file of messages as such; None if it holds columns
 
 
 def of_columns(read: Callable[[Path, Damaged], Table]) -> Read:
@@ -65,8 +68,11 @@ def of_columns(read: Callable[[Path, Damaged], Table]) -> Read:
     return read_without
 
 
-def _of_messages(log: Opener) -> Read:
-    return lambda path, topics, damaged: messages_table(log(path, damaged), topics, damaged)
+def _of_messages(name: str, endings: tuple[str, ...], log: Opener, **others: Any) -> Format:
+    def read(path: Path, topics: Topics, damaged: Damaged) -> Table:
+        return messages_table(log(path, damaged), topics, damaged)
+
+    return Format(name, endings, read, log=log, **others)
 
 
 FORMATS: tuple[Format, ...] = (
@@ -76,23 +82,21 @@ FORMATS: tuple[Format, ...] = (
     Format("HDF5 file", (".hdf5", ".h5"), of_columns(hdf5_table)),
     Format("MATLAB file", (".mat",), of_columns(matlab_table)),
     Format("file of JSON lines", (".jsonl", ".ndjson"), of_columns(json_lines_table)),
-    Format("MCAP file", (".mcap",), _of_messages(mcap_log), write_mcap),
-    Format("ROS 1 bag", (".bag", ".active"), _of_messages(rosbag1_log)),
-    Format("SQLite file of the bag", (".db3",), _of_messages(sqlite_log)),
+    _of_messages("MCAP file", (".mcap",), mcap_log, write=write_mcap),
+    _of_messages("ROS 1 bag", (".bag", ".active"), rosbag1_log),
+    _of_messages("SQLite file of the bag", (".db3",), sqlite_log),
     # Files packed whole, by the ending of what is inside.
-    Format(
+    _of_messages(
         "packed log",
         ENDINGS,
-        _of_messages(
-            partial(packed_log, {".mcap": mcap_log, ".db3": sqlite_log, ".bag": rosbag1_log})
-        ),
+        partial(packed_log, {".mcap": mcap_log, ".db3": sqlite_log, ".bag": rosbag1_log}),
         shared=ENDINGS[1:],
     ),
     # By the storage that the metadata name.
-    Format(
+    _of_messages(
         "rosbag2 folder",
         (),
-        _of_messages(partial(rosbag2_log, {"mcap": mcap_log, "sqlite3": sqlite_log})),
+        partial(rosbag2_log, {"mcap": mcap_log, "sqlite3": sqlite_log}),
         marker=METADATA,
     ),
     Format("ULog file", (".ulg", ".ulog"), ulog_table),
@@ -183,6 +187,22 @@ def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
         raise InvalidRecording(
             "the log cannot be read", argument=str(path), got=problem.strerror or str(problem)
         ) from problem
+
+
+def channels_of(path: Path) -> tuple[Channel, ...]:
+    """Return the channels of a log of messages that has any.
+
+    Raises:
+        InvalidRecording: If the file is missing, damaged, or no log of messages.
+    """
+    log_format = format_of(path)
+    if not path.exists() or log_format is None or log_format.log is None:
+        raise InvalidRecording(
+            "this is no log of messages" if path.exists() else "the log does not exist",
+            argument=str(path),
+            valid=[e for f in FORMATS if f.log is not None for e in f.endings],
+        )
+    return tuple(c for c in log_format.log(path, refuse).channels if c.count != 0)
 
 
 def write_table(

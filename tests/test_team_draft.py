@@ -1,0 +1,127 @@
+"""`heft coop init`, `check` and `identify`: from two arms' bags to numbers, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heft.applications.cooperation import check_team_files, draft_team, identify_team_files
+from heft.cli import main
+from heft.errors import InvalidRecording, InvalidSetting
+from tests.team_bags import MASS, Pair, Record, record
+
+PAIR = Pair.of(1)
+SHORT = Record(duration=12.0)
+
+
+def drafted(folder: Path, how: Record, **model: str) -> Path:
+    """Record the pair, and draft its team."""
+    bags = record(PAIR, how, folder, 1)
+    draft_team(bags, folder / "team.toml", [folder / "ur5e.urdf"])
+    return folder / "team.toml"
+
+
+def finds_the_load(team: Path, frame: str = "tool0") -> None:
+    found = identify_team_files(team)
+    load = found.load(0)
+    centre, _, between = PAIR.truth(frame)
+    assert found.verdict == "good" and load is not None and load.std is not None
+    assert abs(load.mass - MASS) < 4.0 * load.std[0] < 0.05
+    assert np.all(np.abs(load.com - centre) < 4.0 * load.std[1:4])
+    assert abs(np.linalg.norm(found.poses()[1, 0][1]) - between) < 1e-3
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_one_bag_of_two_arms_is_two_robots_by_their_namespaces(
+    storage: str, tmp_path: Path
+) -> None:
+    how = Record(duration=12.0, one_bag=True, storage=storage)
+    table = tomllib.loads(drafted(tmp_path, how).read_text())
+    assert [r["topics"] for r in table["robot"]] == [
+        [f"/{name}/joint_states", f"/{name}/wrench"] for name in ("left", "right")
+    ]
+    assert check_team_files(tmp_path).spoilt is False
+    finds_the_load(tmp_path)
+
+
+def test_bags_that_begin_apart_with_a_wrench_in_another_links_frame(tmp_path: Path) -> None:
+    team = drafted(tmp_path, Record(duration=16.0, late=3.7, frame="ft_sensor"))
+    text = team.read_text()
+    assert text.count('link = "ft_sensor"\n') == 2 and "12.29 s together" in text
+    assert "3.7013 to 19.6933 s" in text and "CHECK:" not in text
+    finds_the_load(team, "ft_sensor")
+
+
+@pytest.mark.parametrize("sign", ["both", "right"])
+def test_opposite_wrenches_are_told_by_physics_with_what_cures_them(
+    sign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    team = drafted(tmp_path, Record(duration=12.0, sign=-1.0 if sign == "both" else 1.0))
+    first, right = team.read_text().split('name = "right"')
+    if sign == "right":  # its sensor is taken for one that reads the opposite
+        team.write_text(f'{first}name = "right"\nreaction = true{right}')
+    call = ["heft", "coop", "check", str(team), "--json", str(tmp_path / "found.json")]
+    monkeypatch.setattr(sys, "argv", call)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    (told,) = (
+        f
+        for f in json.loads((tmp_path / "found.json").read_text())["findings"]
+        if f["severity"] == "spoils"
+    )
+    names = ("left", "right") if sign == "both" else ("right",)
+    cure = "true" if sign == "both" else "false"
+    assert told["name"] == "opposite wrench" and told["about"] == ", ".join(names)
+    assert told["cure"].count(f"reaction = {cure}") == len(names)
+    assert "✗ opposite wrench" in capsys.readouterr().out
+    if sign == "both":
+        team.write_text(team.read_text().replace("# reaction", "reaction"))
+    else:
+        team.write_text(first + 'name = "right"' + right)
+    finds_the_load(team)
+
+
+def test_what_a_team_is_refused_for_is_found_before_all_of_it(tmp_path: Path) -> None:
+    bags = record(PAIR, Record(duration=4.0, late=30.0), tmp_path, 1)
+    team = tmp_path / "team.toml"
+    draft_team(bags, team)
+    assert "no time in common" in team.read_text()
+    found = check_team_files(team)
+    assert [f.about for f in found.findings if f.name == "refused"] == ["left", "right"]
+    assert all("FILL-IN.urdf" in f.message for f in found.findings[:2])
+    team.write_text(team.read_text().replace("FILL-IN", "ur5e"))
+    (told,) = (f for f in check_team_files(team).findings if f.severity == "spoils")
+    assert "hardly any time in common" in told.message and told.cure
+
+
+def test_a_frozen_wrench_an_untared_one_and_a_hole_are_told(tmp_path: Path) -> None:
+    offsets = (np.array([2.0, -1.0, 2.0, 0.05, 0.0, 0.0]), np.zeros(6))
+    team = drafted(tmp_path, Record(duration=16.0, offsets=offsets, holes=((8.0, 9.5),)))
+    found = {f.name: f for f in check_team_files(team).findings}
+    assert found["offsets of wrenches"].severity == "warns"
+    assert (
+        found["gaps"].about == "right, t" and abs(found["gaps"].evidence["longest_s"] - 1.5) < 0.1
+    )
+    finds_the_load(team)
+
+
+def test_a_draft_is_refused_where_it_could_not_be_filled_in(tmp_path: Path) -> None:
+    left, right = record(PAIR, Record(duration=0.2), tmp_path, 1)
+    out, model = tmp_path / "team.toml", tmp_path / "ur5e.urdf"
+    with pytest.raises(InvalidSetting, match="two robots at least"):
+        draft_team([left], out)
+    with pytest.raises(InvalidSetting, match="as many robots"):
+        draft_team([left, right], out, [model] * 3)
+    with pytest.raises(InvalidRecording, match="no log of messages"):
+        draft_team([left, model], out)
+    assert not out.exists()
+    draft_team([left, right], out, names=("a", "b"))
+    assert 'name = "a"' in out.read_text()
+    with pytest.raises(InvalidSetting, match="already"):
+        draft_team([left, right], out)
