@@ -33,6 +33,7 @@ from heft.information import Directions, triangle_of
 
 VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
 VISIBLE_SHARE = 1e-4  # of a column that is to remain beside what is taken as changed
+FOUND = 0.9  # share of changes of a size that a test is to find
 ABSORBED = 5.0  # variance of what no model of friction takes, of what a fit leaves of it
 
 
@@ -44,6 +45,19 @@ class ChangeEstimate:
     std: Array  # standard deviation, shape (d,); infinite there
     explained: float  # sum of squares that it explains, with white noise of unit variance
     probability: float  # p-value of the hypothesis that δ = 0
+    freedom: float  # degrees of freedom of the deviations
+
+    def least(self, alarm: float) -> float:
+        """Return the size of a one-dimensional δ that a test finds in nine of ten; else infinite.
+
+        Args:
+            alarm: p-value from which it finds a change.
+        """
+        from scipy.special import stdtrit
+
+        if len(self.std) > 1:
+            return np.inf
+        return float(self.std[0] * stdtrit(self.freedom, [1.0 - 0.5 * alarm, FOUND]).sum())
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,7 @@ class Difference:
             np.where(seen, std, np.inf),
             float(score @ score),
             _hotelling(score, scatter, self.freedom),
+            self.freedom,
         )
 
     def beside(self, columns: Array) -> Difference:
