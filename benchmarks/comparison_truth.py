@@ -25,6 +25,7 @@ from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.scoring import unchecked
 from heft.applications.identification.comparison import Comparison, compare
+from heft.applications.identification.difference import FOUND
 from heft.applications.identification.identification import identify
 from heft.applications.identification.results import write
 from heft.arrays import Array
@@ -209,6 +210,17 @@ ASKED: Mapping[str, tuple[str, Callable[[Comparison, Key], bool]]] = {
 }
 
 
+def rise_of(key: Key) -> dict[str, float]:
+    """Return `VISCOUS`'s rise of each joint that has viscous friction [N·m·s/rad]."""
+    drives = simulator(key, LOGS["first"]).drives_of(key[2])
+    return {
+        joint: (VISCOUS - 1.0) * law.coefficient
+        for joint, drive in zip(truth.arm(key[0]).joints, drives, strict=True)
+        for law in drive.laws
+        if isinstance(law, Viscous)
+    }
+
+
 def own_scatter(nothing: Mapping[Key, Comparison]) -> dict[tuple[str, str], float]:
     """Return how much viscous friction seems to change between motions where it did not.
 
@@ -217,23 +229,27 @@ def own_scatter(nothing: Mapping[Key, Comparison]) -> dict[tuple[str, str], floa
     """
     found: dict[tuple[str, str], list[float]] = {}
     for key, said in nothing.items():
-        laws = simulator(key, LOGS["first"]).drives_of(key[2])
-        true = {
-            joint: (VISCOUS - 1.0) * law.coefficient
-            for joint, drive in zip(truth.arm(key[0]).joints, laws, strict=True)
-            for law in drive.laws
-            if isinstance(law, Viscous)
-        }
+        true = rise_of(key)
         found.setdefault(key[:2], []).extend(
             abs(c.difference[0]) / true[c.name] for c in said.changes if c.quantity == "viscous"
         )
     return {k: float(np.nanmedian(v) / norm.ppf(0.75)) for k, v in found.items() if v}
 
 
+def can_tell(said: Comparison, key: Key) -> bool:
+    """Return whether it says that the joint's rise is large enough to be named."""
+    joint = truth.arm(key[0]).joints[rubbing_joint(truth.arm(key[0]), key[2])]
+    rise = rise_of(key)[joint]
+    return any(
+        c.name == joint and c.quantity == "viscous" and c.least <= rise for c in said.changes
+    )
+
+
 def rows_of(label: str, keys: Sequence[Key]) -> Iterator[Row]:
     """Yield the rows: all conditions together, then each."""
     found: dict[str, dict[Key, bool]] = {name: {} for name in ASKED}
     nothing: dict[Key, Comparison] = {}
+    told_of: list[bool] = []
     for key in keys:
         first = folder(label, key, "first")
         for name, (_, right) in ASKED.items():
@@ -243,6 +259,8 @@ def rows_of(label: str, keys: Sequence[Key]) -> Iterator[Row]:
                 found[name][key] = right(said, key)
                 if name == "other motion":
                     nothing[key] = said
+                if name == "rubs, other motion" and can_tell(said, key):
+                    told_of.append(found[name][key])
     scatter = own_scatter(nothing)
     title, _ = ASKED["rubs, other motion"]
     shown = [
@@ -253,6 +271,9 @@ def rows_of(label: str, keys: Sequence[Key]) -> Iterator[Row]:
     if shown:
         own = f"{title}, where it exceeds {SHOWN:g} of its own scatter between motions"
         yield at_least(own, float(np.mean(shown)), f"share of {len(shown)}", NAMED)
+    if told_of:
+        own = f"{title}, where compare says that it can be told"
+        yield at_least(own, float(np.mean(told_of)), f"share of {len(told_of)}", FOUND)
     conditions = list(dict.fromkeys(c for _, c, _ in keys))
     for which in (None, *conditions):
         for name, (title, right) in ASKED.items():

@@ -219,6 +219,24 @@ def test_a_mass_that_is_surely_negative_is_no_load(deviations: float, status: st
     assert check.status == status and ("exchanged" in check.message) == (status == "fail")
 
 
+def test_a_load_is_no_better_known_than_blocks_of_the_logs_show() -> None:
+    found = weighed(0)
+    problem = found.empty.problem
+    lifted = load_columns(problem.plant.robot, problem.base, found.frame)
+    first = 10 * len(problem.space.groups)
+    ten, none = slice(first, first + 10), np.empty((len(lifted), 0))
+    covariance = found.calibrated.consistent.parameters.covariance
+    assert covariance is not None
+    stated = covariance[ten, ten]
+    wider = np.sqrt(np.diag(found.covariance) / np.diag(stated))
+    assert wider.min() >= 1.0 and wider.max() > 1.05
+    np.testing.assert_allclose(found.covariance, wider[:, None] * stated * wider)
+    runs = [replace(run, moments=()) for run in (found.empty, found.loaded)]
+    alone = by_torques._widened(stated, runs[0], runs[1], lifted, none)
+    assert np.all(np.diag(alone) <= np.diag(found.covariance))
+    assert np.diag(alone)[0] < found.covariance[0, 0]  # the mass's
+
+
 def test_parameters_are_as_far_from_bodies_as_negative_moments_are_large() -> None:
     rng = np.random.default_rng(4)
     units = np.stack([inertia.pseudo_inertia(ten).ravel() for ten in np.eye(10)], axis=1)

@@ -193,6 +193,17 @@ def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path)
         assert (one.before, one.after) == (other.after, other.before) != (None, None)
 
 
+def test_the_least_change_that_is_found_is_told(before: Path, rubbing: Path) -> None:
+    found = compare(before, rubbing)
+    friction = found.of("friction")
+    assert len({c.clear for c in friction}) == 2
+    assert all((abs(c.difference[0]) > c.least) == c.clear for c in friction)
+    assert all(c.least == np.inf for c in found.of("body"))
+    (clear,) = (c for c in friction if c.clear)
+    assert clear.before is not None
+    assert f"{clear.least:.2g}, {percent(clear.least / clear.before)}" in compare_report.text(found)
+
+
 def test_two_changes_are_found_one_by_one(lab: Lab, before: Path) -> None:
     found = compare(before, lab.run("both", heavier(rubbing_more(lab.truth)), motion=MOTION))
     clear = [c for c in found.changes if c.clear]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from heft.applications.identification.difference import Difference, _hotelling
+from heft.applications.identification.difference import ChangeEstimate, Difference, _hotelling
 from heft.arrays import Array
 from heft.fit.earlier import Earlier
 from heft.information import Information, Labels
@@ -117,6 +117,20 @@ def test_alarms_are_rarer_than_stated_also_of_drives_that_warm_up(trend: float) 
     # The scatter of blocks and that of noise are both there, so that it is √2 too large at most.
     errors = np.array([c.values[0] / c.std[0] for c in found])
     assert 0.5 < np.std(errors) < 1.0
+
+
+def test_the_least_size_is_found_in_nine_of_ten_and_a_quarter_of_it_is_not() -> None:
+    rng, alarm = np.random.default_rng(7), 0.01
+    beta, columns = rng.normal(size=SIZE), np.eye(SIZE)[:, :1]
+
+    def found(size: float) -> list[ChangeEstimate]:
+        pairs = [(Logs(rng, beta), Logs(rng, beta + size * columns[:, 0])) for _ in range(50)]
+        sides = [[one.evidence for one in pair] for pair in pairs]
+        return [Difference.of(*pair, 1.0 / SIGMA).change(columns) for pair in sides]
+
+    least = float(np.mean([c.least(alarm) for c in found(0.0)]))
+    for size, enough in ((least, True), (0.25 * least, False)):
+        assert bool(np.mean([c.probability < alarm for c in found(size)]) >= 0.9) is enough
 
 
 def test_without_blocks_the_noise_alone_is_known(rng: np.random.Generator) -> None:

@@ -35,11 +35,11 @@ def test_sums_over_near_speeds_are_those_of_their_bins(rng: np.random.Generator)
 def test_under_the_same_conditions_misfit_makes_no_difference(rng: np.random.Generator) -> None:
     found = moments_of(rng, rng.normal(size=CELLS), np.arange(CELLS))
     there, back = [np.eye(SIZE)], [-np.eye(SIZE)]
-    alike = misfit_scatter([(found, there), (found, back)], 1.0, 1.0)
-    alone = misfit_scatter([(found, there)], 1.0, 1.0)
+    alike = misfit_scatter([(found, there), (found, back)], 1.0)
+    alone = misfit_scatter([(found, there)], 1.0)
     assert np.abs(alike).max() == 0.0 and np.linalg.eigvalsh(alone).min() > 0.0
     elsewhere = MisfitMoments((found.cells[0] + CELLS,), found.moments, found.residuals, found.rows)
-    apart = misfit_scatter([(found, there), (elsewhere, back)], 1.0, 1.0)
+    apart = misfit_scatter([(found, there), (elsewhere, back)], 1.0)
     np.testing.assert_allclose(apart, 2.0 * alone)
 
 
@@ -47,15 +47,15 @@ def test_a_drive_has_a_variance_of_its_own(rng: np.random.Generator) -> None:
     quiet = moments_of(rng, np.zeros(CELLS), np.arange(CELLS))
     loud = moments_of(rng, np.full(CELLS, 3.0), condition_count() + np.arange(CELLS))
     maps = [np.eye(SIZE)]
-    both = misfit_scatter([(quiet + loud, maps)], 2.0, 1.0)
-    np.testing.assert_allclose(both, 18.0 * loud.moments[0].T @ loud.moments[0])
+    both = misfit_scatter([(quiet + loud, maps)], 1.0)
+    np.testing.assert_allclose(both, 9.0 * loud.moments[0].T @ loud.moments[0])
 
 
 def test_cells_hardly_seen_tell_no_variance_where_others_do(rng: np.random.Generator) -> None:
     found = moments_of(rng, np.array([1.0] * 9 + [100.0]), np.arange(CELLS))
     rows = np.array([20.0] * 9 + [1.0])
     found = MisfitMoments(found.cells, found.moments, found.residuals, (rows,))
-    scatter = misfit_scatter([(found, [np.eye(SIZE)])], 1.0, 8.0)
+    scatter = misfit_scatter([(found, [np.eye(SIZE)])], 8.0)
     np.testing.assert_allclose(scatter, found.moments[0].T @ found.moments[0])
 
 

@@ -249,17 +249,15 @@ class MisfitMoments:
 
 
 def misfit_scatter(
-    sides: Sequence[tuple[MisfitMoments, Sequence[Array]]], absorbed: float, least_rows: float
+    sides: Sequence[tuple[MisfitMoments, Sequence[Array]]], least_rows: float
 ) -> Array:
     """Return the covariance that misfit, the same on all sides, gives to a sum of mapped moments.
 
     A drive's misfit has one variance in all cells: the mean over those that were seen of their
-    squared mean residuals, enlarged, since each fit takes as much of its own log's misfit as its
-    columns can.
+    squared mean residuals. A fit leaves less than there is, by what its columns can take.
 
     Args:
         sides: Moments, and for each channel the map of moments, shape (b, n).
-        absorbed: Ratio of the variance of misfit to that of what fits leave of it.
         least_rows: Number of rows from which a cell was seen.
 
     Returns:
@@ -281,7 +279,7 @@ def misfit_scatter(
     for d in np.unique(drives):
         own = drives == d
         seen = own & (rows >= least_rows)
-        variance[own] = absorbed * np.mean(squares[seen if seen.any() else own])
+        variance[own] = np.mean(squares[seen if seen.any() else own])
     return np.asarray((total.T * variance) @ total)
 
 

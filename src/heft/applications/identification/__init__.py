@@ -13,5 +13,6 @@ if TYPE_CHECKING:
     from .identified import Identified, Prediction, identified_model, load
     from .report import next_motion
     from .comparison import compare
+    from .difference import Difference
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -13,12 +13,14 @@ from heft.display import Plot, Series, Table, page, rounded, table
 from heft.fit import NORMAL
 
 from .comparison import ALARM, Change, Comparison, Curves, Kind
+from .contract import percent
 
 RULE = (
     f"{{marked}} is what changed, by Holm's rule over all {{count}} quantities compared, the "
     "clearest first, then what it leaves: where nothing changed and the deviations are right, one "
     f"or more is marked in {ALARM:.0%} of comparisons. A change is what least squares of both "
     "logs, without prior or constraints, give if this alone changed; ± is one standard deviation. "
+    "A change as large as seen from says would be marked in nine of ten comparisons of such logs. "
     "A body is tested with all of its ten parameters, of which the mass is told. Friction follows "
     "temperature, so compare a robot as warm as it was."
 )
@@ -74,7 +76,8 @@ def _titles(compared: Comparison) -> dict[Kind, str]:
 
 
 def _head(kind: Kind) -> tuple[str, ...]:
-    return (KINDS[kind][1], "what", "before", "after", "change", "p")
+    seen = ("seen from",) if kind != "body" else ()
+    return (KINDS[kind][1], "what", "before", "after", "change", "p", *seen)
 
 
 def _of_kind(compared: Comparison, kind: Kind, title: str) -> dict[str, object]:
@@ -130,13 +133,19 @@ def _row(change: Change) -> list[str]:
     visible, stated = np.isfinite(std), (change.before, change.after)
     sign = "+" if value > 0.0 else ""
     probability = f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001"
-    return [
+    row = [
         change.name,
         change.quantity,
         *("" if x is None else rounded(x, std if visible else 0.0) for x in stated),
         f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if visible else "not seen alone",
         probability,
     ]
+    if change.kind != "body":
+        share = (
+            f", {percent(change.least / abs(change.before))}" if change.before and visible else ""
+        )
+        row.append(f"{change.least:.2g}{share}" if visible else "")
+    return row
 
 
 def _plots(curves: Curves) -> Iterator[Plot]:

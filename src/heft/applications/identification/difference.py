@@ -13,7 +13,7 @@ that of the coloured noise. Blocks show what no column describes as far as it di
 block, noise what differs within one; of another motion, either alone shows too little. The trend is
 drives that warm up: friction follows it, yet what is compared is a log's mean. What comes again in
 all blocks of a motion and is another thing in another motion shows in neither: the misfit of
-friction, taken for the same effort on both sides under like conditions (`misfit_moments`), which
+friction, taken for the same effort on both sides under like conditions (`misfit_scatter`), which
 counts as far as the conditions of the two differ. Errors that are the robot's own and not of a
 log's noise (of the delay, of the cutoff) are alike on both sides.
 
@@ -33,6 +33,8 @@ from heft.information import Directions, triangle_of
 
 VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
 VISIBLE_SHARE = 1e-4  # of a column that is to remain beside what is taken as changed
+FOUND = 0.9  # share of changes of a size that a test is to find
+ABSORBED = 5.0  # variance of what no model of friction takes, of what a fit leaves of it
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,19 @@ class ChangeEstimate:
     std: Array  # standard deviation, shape (d,); infinite there
     explained: float  # sum of squares that it explains, with white noise of unit variance
     probability: float  # p-value of the hypothesis that δ = 0
+    freedom: float  # degrees of freedom of the deviations
+
+    def least(self, alarm: float) -> float:
+        """Return the size of a one-dimensional δ that a test finds in nine of ten; else infinite.
+
+        Args:
+            alarm: p-value from which it finds a change.
+        """
+        from scipy.special import stdtrit
+
+        if len(self.std) > 1:
+            return np.inf
+        return float(self.std[0] * stdtrit(self.freedom, [1.0 - 0.5 * alarm, FOUND]).sum())
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,8 @@ class Difference:
     coordinates: Array  # T of a difference in β, shape (n, b); F_A + F_B = TᵀT
     information: Array  # P, of the difference, shape (n, n)
     score: Array  # P times the difference, shape (n,)
-    scatter: Array  # covariance of the score, shape (n, n)
+    scatter: Array  # covariance of the score that blocks and coloured noise show, shape (n, n)
+    misfit: Array  # what misfit adds to it if fits leave all of it, shape (n, n)
     freedom: float  # degrees of freedom of the scatter
     before_all: Array  # information before anything counted as changed, shape (n, n)
 
@@ -83,29 +99,30 @@ class Difference:
                 scatter = scatter + (factor @ m).T @ (factor @ m)
             if side.misfit is not None:
                 repeated.append((side.misfit, maps))
-        if repeated:
-            # What no model of friction takes has five times the variance that a fit leaves of it;
-            # the mean residual of a cell of like conditions counts from eight rows on.
-            scatter = scatter + misfit_scatter(repeated, 5.0, 8.0)
+        # The mean residual of a cell of like conditions counts from eight rows on.
+        misfit = misfit_scatter(repeated, 8.0) if repeated else np.zeros_like(share)
         freedom = freedom or 1e6  # as good as any: the scatter is certain
         coordinates = (triangle @ inverse).T @ triangle
-        return Difference(coordinates, parallel, score, scatter, freedom, parallel)
+        return Difference(coordinates, parallel, score, scatter, misfit, freedom, parallel)
 
-    def change(self, columns: Array) -> ChangeEstimate:
+    def change(self, columns: Array, absorbed: float = ABSORBED) -> ChangeEstimate:
         """Return the change δ of a quantity, where the difference of β is K δ.
 
         Args:
             columns: K, shape (b, d).
+            absorbed: Ratio of the variance of misfit that blocks do not show to what fits leave.
         """
         back, seen = self._basis(columns)
         whitened = self.coordinates @ columns @ back
-        score, scatter = whitened.T @ self.score, whitened.T @ self.scatter @ whitened
+        every = self.scatter + absorbed * self.misfit
+        score, scatter = whitened.T @ self.score, whitened.T @ every @ whitened
         std = np.sqrt(np.einsum("ij,jk,ik->i", back, scatter, back))
         return ChangeEstimate(
             np.where(seen, back @ score, np.nan),
             np.where(seen, std, np.inf),
             float(score @ score),
             _hotelling(score, scatter, self.freedom),
+            self.freedom,
         )
 
     def beside(self, columns: Array) -> Difference:
@@ -118,6 +135,7 @@ class Difference:
             beside @ self.information @ beside.T,
             beside @ self.score,
             beside @ self.scatter @ beside.T,
+            beside @ self.misfit @ beside.T,
             self.freedom,
             self.before_all,
         )

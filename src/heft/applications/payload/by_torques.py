@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.applications.doctor import faults
+from heft.applications.identification import Difference
 from heft.arrays import Array
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
@@ -30,6 +31,7 @@ from heft.estimators import ConsistentFit, DriveGains, PhysicallyConsistent
 from heft.fit import (
     SIMPLE_FRICTION,
     UNIT_OF_TORQUE,
+    Earlier,
     ExperimentFit,
     Judged,
     Limit,
@@ -308,7 +310,9 @@ class WeighCarried:
         return Carried(
             frame,
             joint.consistent.parameters.values[ten],
-            covariance[ten, ten],
+            covariance[ten, ten]
+            if self.known_mass is not None
+            else _widened(covariance[ten, ten], empty, loaded, lifted, changes),
             gains,
             slopes @ covariance @ slopes.T,
             empty,
@@ -319,6 +323,41 @@ class WeighCarried:
             alone + lifted @ load,
             tuple(said_of_gains(problem)) if self.known_mass is None else (),
         )
+
+
+def _widened(
+    covariance: Array,
+    empty: ExperimentFit[RobotPlant],
+    loaded: ExperimentFit[RobotPlant],
+    lifted: Array,
+    changes: Array,
+) -> Array:
+    """Return the load's covariance, its deviations at least those that blocks of the logs show.
+
+    The load is the difference between the runs: what no model of friction takes differs from block
+    to block as it does between them, and coloured noise alone would state too little.
+
+    Args:
+        covariance: With coloured noise, shape (10, 10).
+        lifted: Base parameters of a unit of each of the load's ten, shape (b, 10).
+        changes: Of friction that is each run's own, shape (b, c).
+    """
+    none = (np.zeros((0, len(lifted))),) * len(empty.information.channels)
+    before, after = (
+        Earlier(
+            run.information,
+            tuple(run.estimate.noise.factors(run.information)),
+            none,
+            run.moments or none,
+        )
+        for run in (empty, loaded)
+    )
+    sigmas = [run.estimate.noise.sigma for run in (empty, loaded)]
+    difference = Difference.of(before, after, np.mean(np.square(sigmas), axis=0) ** -0.5)
+    std = (difference.beside(changes) if changes.size else difference).change(lifted).std
+    stated = np.sqrt(np.diag(covariance))
+    wider = np.where(np.isfinite(std), np.maximum(std, stated), stated) / stated
+    return np.asarray(wider[:, None] * covariance * wider)
 
 
 def _with_load(robot: Robot, frame: str, ten: Array) -> Robot:
