@@ -39,7 +39,7 @@ from heft.models import (
 )
 from heft.plants import random_states
 from heft.recordings import Recording
-from heft.simulation import MujocoReplay, Push, moved_by_heft
+from heft.simulation import Actuation, MujocoReplay, moved_by_heft
 from tests.mjcfs import ARM
 from tests.robots import PLANAR_ARM, path_of
 
@@ -343,7 +343,7 @@ def test_pushed_alike_both_simulators_move_alike() -> None:
         values |= {f"{j}.armature": 0.3, f"{j}.viscous": 0.8, f"{j}.offset": 0.2}
     start = np.array([[0.3, -0.4], [1.0, -2.0]])
     effort = 5.0 * np.sin(np.arange(800)[:, None] * [0.01, 0.02])
-    numbers, push = np.array(list(values.values())), Push.of_efforts(effort, 2.5e-4)
+    numbers, push = np.array(list(values.values())), Actuation.of_efforts(effort, 2.5e-4)
     mine = moved_by_heft(simple, numbers, start, push)
     assert mine is not None
     assert np.abs(mine - mine[0]).max() > 0.1
@@ -354,7 +354,7 @@ def test_pushed_alike_both_simulators_move_alike() -> None:
     wanted[:, 2] = effort
     runs, mines = [], []
     for rows, keep in ((0, -1.0), (1, -1.0), (2, -1.0), (3, -1.0), (3, 0.01)):
-        push = Push(wanted, gains * (np.arange(3) < rows)[:, None], keep, 2.5e-4)
+        push = Actuation(wanted, gains * (np.arange(3) < rows)[:, None], keep, 2.5e-4)
         runs.append(run.moved(start, push))
         mines.append(moved_by_heft(simple, numbers, start, push))
     off = np.abs(np.array(runs)[:, None] - np.array(mines)).max(axis=(2, 3))
@@ -411,7 +411,7 @@ def test_a_command_is_replayed_with_the_controller(results: Path, tmp_path: Path
     pace = np.array([1.1, 1.7, 2.3, 2.9, 3.1, 3.7])
     reference = 0.4 * np.sin(time[:, None] * pace)
     wanted = np.stack([reference, 0.4 * pace * np.cos(time[:, None] * pace), 0.0 * reference], 1)
-    push = Push(wanted, np.array([stiff, slow, 0.0 * slow]), 1.0, 1.0 / rate)
+    push = Actuation(wanted, np.array([stiff, slow, 0.0 * slow]), 1.0, 1.0 / rate)
     fields = told(results)
     identified = Identified.load(results)
     text = SIMULATORS["mujoco"].write(identified.robot, fields)
@@ -642,7 +642,7 @@ def test_an_engine_follows_the_controllers_equations() -> None:
     gains = np.array([[30.0], [3.0], [40.0]]) * np.ones(6)
     start = np.stack([s.q[0], 0.1 * s.v[0]])
     for step, keep in ((1e-3, -1.0), (4e-3, 0.3)):
-        push = Push(wanted, gains, keep, step)
+        push = Actuation(wanted, gains, keep, step)
         moved = run.moved(start, push)  # which sets the model's step
         asked = {"start": start, "wanted": wanted, "gains": gains, "keep": keep, "step": step}
         assert space["answer"](Engine(), asked) == pytest.approx(moved, abs=1e-12)

@@ -355,9 +355,9 @@ def _called(form: str, source: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
         shapes = (e for link in root.all("link") for e in walk(link) if e.tag == "mesh")
         yield from ((e.attributes.get("filename", ""), ()) for e in shapes)
     elif form == "mjcf":
-        said = [c.attributes.get(k, "") for c in root.all("compiler") for k in DIRECTORIES]
+        directories = [c.attributes.get(k, "") for c in root.all("compiler") for k in DIRECTORIES]
         for asset in (a for group in root.all("asset") for a in group.children):
-            yield from ((v, ("", *said)) for k, v in asset.attributes.items() if is_file(k))
+            yield from ((v, ("", *directories)) for k, v in asset.attributes.items() if is_file(k))
 
 
 def is_file(attribute: str) -> bool:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .bodies import FlightState, FreeFlyerWorld, Inertial, Thruster
     from .arms import Arm, whole_robot
     from .closed_loop import ClosedLoop, FollowedMotion
-    from .simulated_robot import Numbers, Push, SimulatedRobot
+    from .simulated_robot import Numbers, Actuation, SimulatedRobot
     from .engine_replay import STANDSTILL, MujocoReplay, moved_by_heft, moved_to_goals
     from .other_engines import MODULES, OtherEngine, other_engine, python_of
     from .motions import Knots, Limits, Motion, MotionKind, Moves, Sines, draw_motion

@@ -24,7 +24,7 @@ from heft.models import ControllerOptions, Robot
 from heft.plants import Problem, RobotPlant, effort_signals
 from heft.recordings import Recording
 
-from .simulated_robot import Push, SimulatedRobot
+from .simulated_robot import Actuation, SimulatedRobot
 
 SWEEPS = 100  # over a motion and what own columns make of it, at most
 CHUNK = 2048  # steps whose derivatives are in memory at once
@@ -269,10 +269,10 @@ class ClosedLoop:
         held_steps.carry(M, K, D, Y, controller, motion.step, (places, efforts))
         return places, efforts
 
-    def push(self, recording: Recording) -> tuple[Array, Push]:
+    def actuation(self, recording: Recording) -> tuple[Array, Actuation]:
         """Return the controller's clock, (N,) [s], and how it moves the robot along a reference."""
         clock, wanted = self._wanted(recording)
-        return clock, Push(wanted, self._gains, self._keep, 1.0 / self.controller.rate)
+        return clock, Actuation(wanted, self._gains, self._keep, 1.0 / self.controller.rate)
 
     # --- its parts
 

@@ -15,7 +15,7 @@ from heft.models import Robot
 
 from .bodies import load_mujoco
 from .simulated_links import Joints
-from .simulated_robot import Push, SimulatedRobot
+from .simulated_robot import Actuation, SimulatedRobot
 
 LONGEST = 1e-3  # step of MuJoCo's [s]
 STANDSTILL = 0.018  # speed s of heft's Coulomb friction F tanh(v/s) [rad/s]
@@ -85,14 +85,14 @@ class MujocoReplay:
         model.opt.disableflags &= ~int(equality)
         return np.asarray((torque @ G)[:, self.rows])
 
-    def moved(self, start: Array, push: Push) -> Array:
+    def moved(self, start: Array, actuation: Actuation) -> Array:
         """Return positions when steps begin, shape (N, joints) [rad or m].
 
         Args:
             start: Positions and velocities, shape (2, joints).
-            push: What moves them, by the equations of `dynamics.held_steps.follow`.
+            actuation: What moves them, by the equations of `dynamics.held_steps.follow`.
         """
-        mujoco, model, h = load_mujoco(), self.model, push.step
+        mujoco, model, h = load_mujoco(), self.model, actuation.step
         times = math.ceil(h / LONGEST - 1e-6)
         model.opt.timestep = h / times
         model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
@@ -102,14 +102,14 @@ class MujocoReplay:
         data.qpos[:] = self.joints.matrix @ wide[0] + self.joints.offset
         data.qvel[:] = self.joints.matrix @ wide[1]
         own = self.joints.own[self.rows]
-        places, (stiff, slow, summed) = np.empty_like(push.wanted[:, 0]), push.gains
+        places, (stiff, slow, summed) = np.empty_like(actuation.wanted[:, 0]), actuation.gains
         total, seen = np.zeros(places.shape[1]), start[1]
-        for k, (q, v, ahead) in enumerate(push.wanted):
+        for k, (q, v, ahead) in enumerate(actuation.wanted):
             places[k] = data.qpos[own]
-            if push.keep < 0.0:
+            if actuation.keep < 0.0:
                 seen = data.qvel[own]
             elif k:
-                seen = seen + push.keep * ((places[k] - places[k - 1]) / h - seen)
+                seen = seen + actuation.keep * ((places[k] - places[k - 1]) / h - seen)
             total += h * (q - places[k])
             held = ahead + stiff * (q - places[k]) + slow * (v - seen) + summed * total
             data.qfrc_applied[own] = held
@@ -157,7 +157,7 @@ def _bare(file: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def moved_by_heft(robot: Robot, values: Array, start: Array, push: Push) -> Array | None:
+def moved_by_heft(robot: Robot, values: Array, start: Array, actuation: Actuation) -> Array | None:
     """Return positions by heft's own forward dynamics; see `MujocoReplay.moved`.
 
     Args:
@@ -169,5 +169,7 @@ def moved_by_heft(robot: Robot, values: Array, start: Array, push: Push) -> Arra
     """
     simulated, begin = SimulatedRobot(robot, STANDSTILL), np.ascontiguousarray(start)
     numbers = simulated.numbers(values)
-    log, done = simulated.driven(numbers, push.gains, begin, push.wanted, push.step, push.keep)
-    return log[0] if done == len(push.wanted) and np.isfinite(log[0]).all() else None
+    log, done = simulated.driven(
+        numbers, actuation.gains, begin, actuation.wanted, actuation.step, actuation.keep
+    )
+    return log[0] if done == len(actuation.wanted) and np.isfinite(log[0]).all() else None

@@ -21,7 +21,7 @@ from heft.errors import InvalidModel
 from heft.models import Robot
 
 from .engine_replay import LONGEST
-from .simulated_robot import Push
+from .simulated_robot import Actuation
 
 MODULES = {"drake": "pydrake", "newton": "newton"}  # by simulator
 # Engines print as they like: only what is meant for heft reaches it.
@@ -39,24 +39,26 @@ class OtherEngine:
 
     name: str  # and version
     program: subprocess.Popen[str]
-    said: IO[Any]  # what it printed otherwise
+    printed: IO[Any]  # what it printed otherwise
 
     def inverse_dynamics(self, q: Array, v: Array, a: Array, dry: bool = True) -> Array:
         """Return the torque of a motion, shape (N, joints); see `MujocoReplay.inverse_dynamics`."""
-        found = np.array(self._answer(motion=[q.tolist(), v.tolist(), a.tolist()]))
-        return np.asarray(found.sum(axis=1) if dry else found[:, 0])
+        torque = np.array(self._answer(motion=[q.tolist(), v.tolist(), a.tolist()]))
+        return np.asarray(torque.sum(axis=1) if dry else torque[:, 0])
 
-    def moved(self, start: Array, push: Push) -> Array:
+    def moved(self, start: Array, actuation: Actuation) -> Array:
         """Return positions when steps begin; see `MujocoReplay.moved`."""
-        numbers = {k: getattr(push, k).tolist() for k in ("wanted", "gains")}
-        asked = self._answer(start=start.tolist(), keep=push.keep, step=push.step, **numbers)
+        numbers = {k: getattr(actuation, k).tolist() for k in ("wanted", "gains")}
+        asked = self._answer(
+            start=start.tolist(), keep=actuation.keep, step=actuation.step, **numbers
+        )
         return np.array(asked)
 
     def _answer(self, **asked: Any) -> Any:
-        return ask(self.program, self.said, asked)
+        return ask(self.program, self.printed, asked)
 
 
-def ask(program: subprocess.Popen[str], said: IO[Any], asked: Any) -> Any:
+def ask(program: subprocess.Popen[str], printed: IO[Any], asked: Any) -> Any:
     """Return a program's answer.
 
     Raises:
@@ -71,8 +73,8 @@ def ask(program: subprocess.Popen[str], said: IO[Any], asked: Any) -> Any:
         return json.loads(line)
     except (OSError, ValueError) as problem:
         program.wait(10.0)
-        said.seek(0)
-        last = said.read().decode(errors="replace").strip().splitlines()[-1:]
+        printed.seek(0)
+        last = printed.read().decode(errors="replace").strip().splitlines()[-1:]
         raise InvalidModel(
             "the simulator ends without an answer", got=" ".join(last) or line
         ) from problem
@@ -102,13 +104,13 @@ def other_engine(simulator: str, python: str, file: str, robot: Robot) -> Iterat
     folder = resources.files(__package__)
     texts = [(folder / f"{n}.py.template").read_text("utf-8") for n in (simulator, "engine")]
     source = BEGIN.format(step=LONGEST) + "".join(texts)
-    with TemporaryFile() as said:
+    with TemporaryFile() as printed:
         try:
             program = subprocess.Popen(
                 [python, "-c", source],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=printed,
                 text=True,
             )
         except OSError as problem:
@@ -118,6 +120,6 @@ def other_engine(simulator: str, python: str, file: str, robot: Robot) -> Iterat
         with program:
             given = {"file": file, "gravity": robot.gravity.tolist(), "joints": robot.joints}
             try:
-                yield OtherEngine(ask(program, said, given), program, said)
+                yield OtherEngine(ask(program, printed, given), program, printed)
             finally:
                 program.kill()

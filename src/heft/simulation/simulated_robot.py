@@ -32,7 +32,7 @@ SIMULATED = (Armature, Viscous, Coulomb, Sigmoid, Offset)
 
 
 @dataclass(frozen=True, eq=False)
-class Push:
+class Actuation:
     """What moves a robot of n joints over N steps: held efforts, and a controller's beside."""
 
     wanted: Array  # q, v and effort ahead of any error of them, shape (N, 3, n)
@@ -41,11 +41,11 @@ class Push:
     step: float  # [s]
 
     @staticmethod
-    def of_efforts(effort: Array, step: float) -> Push:
+    def of_efforts(effort: Array, step: float) -> Actuation:
         """Return efforts alone, shape (N, n) [N·m or N]."""
         wanted = np.zeros((len(effort), 3, effort.shape[1]))
         wanted[:, 2] = effort
-        return Push(wanted, np.zeros_like(wanted[0]), -1.0, step)
+        return Actuation(wanted, np.zeros_like(wanted[0]), -1.0, step)
 
 
 @dataclass(frozen=True, eq=False)

@@ -150,10 +150,10 @@ def wrench_delays(
     moved = [p.moved(inverse(pose)) for p, pose in zip(parts, poses, strict=True)]
     # Two windows that overlap differ by noise; those that do not, by what the wrench changes
     stride, length = parts[0].time[1] - parts[0].time[0], WindowSettings().length
-    apart = round(0.5 * length / stride)
+    lag = round(0.5 * length / stride)
     rates = np.full((len(moved), len(parts[0].time), 6), np.nan)
     for own, m in zip(rates, moved, strict=True):
-        own[apart:-apart] = (m.wrench[2 * apart :] - m.wrench[: -2 * apart]) / (2 * apart * stride)
+        own[lag:-lag] = (m.wrench[2 * lag :] - m.wrench[: -2 * lag]) / (2 * lag * stride)
     wrench = np.sum([m.wrench for m in moved], axis=0)
     motion = np.mean([m.motion for m in moved], axis=0)
     good = np.isfinite(rates).all(axis=(0, 2)) & np.isfinite(motion).all(axis=1)
@@ -173,13 +173,13 @@ def wrench_delays(
     values, *_ = np.linalg.lstsq(A / size, b)
     rest = b - A / size @ values
     spread = np.linalg.pinv(A.T @ A / np.outer(size, size)) * np.mean(rest**2) * parts[0].overlap
-    found = {}
+    offsets = {}
     for k, signals in enumerate(team):
         std = float(np.sqrt(spread[k, k]) / size[k])
         total = signals.behind + float(values[k] / size[k])
         if abs(total) > max(settings.least, settings.sure * std):
-            found[k] = ClockOffset(float(np.clip(total, -settings.most, settings.most)), std)
-    return found
+            offsets[k] = ClockOffset(float(np.clip(total, -settings.most, settings.most)), std)
+    return offsets
 
 
 class TeamClocks:

@@ -57,7 +57,7 @@ class _Draft:
     bag: Path
     streams: tuple[_Stream, ...]  # one of a kind, which are its own
     others: tuple[_Stream, ...]  # of its namespace, which are not used
-    whole: bool  # whether the bag holds nothing else
+    sole: bool  # whether the bag holds nothing else
 
     def first(self, kind: str) -> _Stream | None:
         """Return its stream of a kind; None if there is none."""
@@ -97,32 +97,32 @@ def draft_team(
             argument=f"--out {out}",
             cure="name another, or remove it",
         )
-    found = [d for bag in bags for d in _robots_of(bag, alone=len(bags) == 1)]
-    if len(found) < 2:
+    drafts = [d for bag in bags for d in _robots_of(bag, alone=len(bags) == 1)]
+    if len(drafts) < 2:
         raise InvalidSetting(
             "a team is of two robots at least",
             argument=", ".join(map(str, bags)),
-            got=", ".join(d.name for d in found) or "none",
+            got=", ".join(d.name for d in drafts) or "none",
             cure="name the bags of all robots; in one bag robots have namespaces of their own, "
             "such as /left/joint_states",
         )
     for option, given, fits in (
-        ("--model", models, (0, 1, len(found))),
-        ("--name", names, (0, len(found))),
+        ("--model", models, (0, 1, len(drafts))),
+        ("--name", names, (0, len(drafts))),
     ):
         if len(given) not in fits:
             raise InvalidSetting(
                 "there are as many robots in the bags",
                 argument=option,
                 got=len(given),
-                expected=f"{len(found)}: " + ", ".join(d.name for d in found),
+                expected=f"{len(drafts)}: " + ", ".join(d.name for d in drafts),
             )
-    own = [d.name for d in found]
+    own = [d.name for d in drafts]
     if len({*own}) < len(own):
         own = [f"{name}{k}" for k, name in enumerate(own)]
     own = list(names) or own
-    origin = min((s.begin for d in found for s in d.streams), default=0.0)
-    text = "\n".join(_lines(found, own, out, models, origin))
+    origin = min((s.begin for d in drafts for s in d.streams), default=0.0)
+    text = "\n".join(_lines(drafts, own, out, models, origin))
     write_text(out, text)
     return text
 
@@ -149,12 +149,12 @@ def _by_namespace(
         named = (c.topic.strip("/").split("/")[:-1] for c in channels if kind in c.kind)
         return list(dict.fromkeys(map(tuple, named)))
 
-    found = spaces(KINDS[0])
-    if len(found) < 2:
-        found = spaces(KINDS[1]) if alone else []
-    parts = list(zip(*found, strict=False))
+    names = spaces(KINDS[0])
+    if len(names) < 2:
+        names = spaces(KINDS[1]) if alone else []
+    parts = list(zip(*names, strict=False))
     common = next((k for k, own in enumerate(parts) if len({*own}) > 1), len(parts))
-    by_name = {(*space, bag.stem)[common]: space[: common + 1] for space in found}
+    by_name = {(*space, bag.stem)[common]: space[: common + 1] for space in names}
     if len(by_name) < 2:
         return {bag.stem: channels}
     every = [c for c in channels if not any(_inside(c, s) for s in by_name.values())]
@@ -174,9 +174,9 @@ def _inside(channel: Channel, space: tuple[str, ...]) -> bool:
 
 
 def _lines(
-    found: Sequence[_Draft], names: Sequence[str], out: Path, models: Sequence[Path], origin: float
+    drafts: Sequence[_Draft], names: Sequence[str], out: Path, models: Sequence[Path], origin: float
 ) -> Iterator[str]:
-    begin, end = max(d.span[0] for d in found), min(d.span[1] for d in found)
+    begin, end = max(d.span[0] for d in drafts), min(d.span[1] for d in drafts)
     yield "# A first draft, by heft coop init. Look through what says CHECK, then:"
     yield f"#     heft coop check {spelt(str(out))}"
     yield f"#     heft coop identify {spelt(str(out))} --out team-result"
@@ -185,12 +185,12 @@ def _lines(
     else:
         yield "# CHECK: the logs have no time in common; times below are of the bags' own stamps."
     shared = len(models) == 1
-    for k, (name, draft) in enumerate(zip(names, found, strict=True)):
+    for k, (name, draft) in enumerate(zip(names, drafts, strict=True)):
         yield "\n[[robot]]"
         yield f"name = {quoted(name)}"
         yield f"log = {quoted(_beside(draft.bag, out))}"
         yield from (s.line(origin) for s in draft.streams)
-        if not draft.whole:
+        if not draft.sole:
             yield f"topics = {toml_list(s.topic for s in draft.streams)}"
         yield from (f"{s.line(origin)}: not used" for s in draft.others)
         model = models[0 if shared else k] if models else None

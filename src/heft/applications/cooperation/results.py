@@ -136,14 +136,14 @@ class TeamFound:
 
     def findings(self) -> list[Finding]:
         """Return what is to be known of the logs, by the load's physics."""
-        found = [*self._of_sensors()]
+        findings = [*self._of_sensors()]
         last = self.latest
         if last is not None:
-            found += [*self._offset(last), *self._no_body(last)]
-        found += self._undetermined()
+            findings += [*self._offset(last), *self._no_body(last)]
+        findings += self._undetermined()
         if last is not None:
-            found += [*self._doubts(last), *self._misfit(last)]
-        return found
+            findings += [*self._doubts(last), *self._misfit(last)]
+        return findings
 
     def _of_sensors(self) -> Iterator[Finding]:
         for k, clock in self.clocks.items():
@@ -288,12 +288,12 @@ class TeamFound:
     def _doubts(self, last: Known) -> Iterator[Finding]:
         for doubt in last.doubts:
             name = self.names[doubt.robot]
-            told = doubt.sensor is not None
+            named = doubt.sensor is not None
             yield Finding(
                 "doubtful motion",
                 doubt.words(name),
                 about=name,
-                severity="warns" if told else "spoils",
+                severity="warns" if named else "spoils",
                 cure="Look at scale, axes and mounting.",
             )
         if self._differ(last):
@@ -436,12 +436,12 @@ def _with_delays(
         if len(poses) < len(team) or method.planar:
             break
         since = max(result.changes, default=0.0) if result.changes else -np.inf
-        found = wrench_delays(team, poses, since)
-        settled = all(abs(d.offset - team[k].behind) < d.std for k, d in found.items())
-        if settled and found.keys() == delays.keys():
+        again = wrench_delays(team, poses, since)
+        settled = all(abs(d.offset - team[k].behind) < d.std for k, d in again.items())
+        if settled and again.keys() == delays.keys():
             break
-        delays = found
-        behind = [found[k].offset if k in found else 0.0 for k in range(len(team))]
+        delays = again
+        behind = [again[k].offset if k in again else 0.0 for k in range(len(team))]
         team = [replace(s, behind=b) for s, b in zip(team, behind, strict=True)]
         result = method.identify(team, stated.graph)
     return result, delays

@@ -26,7 +26,14 @@ from heft.models import Fields, JointFields, Robot
 from heft.plants import ElasticRobotPlant, Problem, plant_of
 from heft.recordings import Recording
 from heft.signals import GAP_STEPS, between_gaps, limited
-from heft.simulation import STANDSTILL, ClosedLoop, MujocoReplay, OtherEngine, Push, moved_by_heft
+from heft.simulation import (
+    STANDSTILL,
+    Actuation,
+    ClosedLoop,
+    MujocoReplay,
+    OtherEngine,
+    moved_by_heft,
+)
 
 SLIDING = 0.05 / STANDSTILL  # speed from which a drive slides, of its speed of standstill
 CUT = 0.5  # at each end of a stretch, whose filter swings in [s]
@@ -43,7 +50,7 @@ KINDS = {  # what no simulator takes of full friction, by kind of term
 
 
 # positions of a start and what moves it; see `MujocoReplay.moved`
-Move = Callable[[Array, Push], Array | None]
+Move = Callable[[Array, Actuation], Array | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +58,7 @@ class _Stretch:
     """A stretch of a log to be simulated."""
 
     start: Array  # positions and velocities, shape (2, n)
-    push: Push
+    actuation: Actuation
     wanted: Array  # positions at its steps, shape (N, n) [rad or m]
 
 
@@ -176,7 +183,7 @@ def replay_log(
     loop = ClosedLoop.of(_simple(robot))
     if loop is not None and {f"q_ref.{j}" for j in robot.joints} <= set(recording.sources):
         loop = replace(loop, believed=loop.believed if before is None else before)
-        commanded = [_commanded(motion, *start, *loop.push(recording)) for start in starts]
+        commanded = [_commanded(motion, *start, *loop.actuation(recording)) for start in starts]
     if run is not None:
         engine = run.name
         torque = run.inverse_dynamics(motion.q, motion.v, motion.a)
@@ -410,20 +417,22 @@ def _pushed(motion: _Motion, row: int, part: slice) -> _Stretch:
     clock = motion.time[row] + STEP * np.arange(round(LENGTH / STEP))
     time, start = motion.time[part], np.stack([motion.q[row], motion.v[row]])
     effort = _at(clock + STEP / 2, time, motion.measured[part])
-    return _Stretch(start, Push.of_efforts(effort, STEP), _at(clock, time, motion.q[part]))
+    return _Stretch(start, Actuation.of_efforts(effort, STEP), _at(clock, time, motion.q[part]))
 
 
-def _commanded(motion: _Motion, row: int, part: slice, clock: Array, push: Push) -> _Stretch:
+def _commanded(
+    motion: _Motion, row: int, part: slice, clock: Array, actuation: Actuation
+) -> _Stretch:
     """Return a stretch that the log's command moves; an integral begins with the log's torque."""
     first = int(np.searchsorted(clock, motion.time[row]))
-    rows = slice(first, first + round(LENGTH / push.step))
-    time, clock, wanted = motion.time[part], clock[rows], push.wanted[rows].copy()
+    rows = slice(first, first + round(LENGTH / actuation.step))
+    time, clock, wanted = motion.time[part], clock[rows], actuation.wanted[rows].copy()
     q = _at(clock, time, motion.q[part])
     start = np.stack([q[0], _at(clock[:1], time, motion.v[part])[0]])
     error, given = wanted[0, :2] - start, _at(clock[:1], time, motion.measured[part])[0]
-    summed = given - wanted[0, 2] - (push.gains[:2] * error).sum(axis=0)
-    wanted[:, 2] += np.where(push.gains[2] > 0.0, summed, 0.0)
-    return _Stretch(start, replace(push, wanted=wanted), q)
+    summed = given - wanted[0, 2] - (actuation.gains[:2] * error).sum(axis=0)
+    wanted[:, 2] += np.where(actuation.gains[2] > 0.0, summed, 0.0)
+    return _Stretch(start, replace(actuation, wanted=wanted), q)
 
 
 def _at(clock: Array, time: Array, values: Array) -> Array:
@@ -434,7 +443,7 @@ def _position_errors(stretches: list[_Stretch], move: Move) -> Array:
     """Return the median over stretches of the rms error of positions, shape (n,)."""
     errors = []
     for s in stretches:
-        places = move(s.start, s.push)
+        places = move(s.start, s.actuation)
         lost = np.full(s.wanted.shape[1], np.inf)
         off = lost if places is None else np.sqrt(np.mean((places - s.wanted) ** 2, axis=0))
         errors.append(off)

@@ -33,7 +33,7 @@ from heft.information import Directions, triangle_of
 
 VISIBLE = 1e-6  # relative singular value below which a direction of β is no evidence of a change
 VISIBLE_SHARE = 1e-4  # of a column that is to remain beside what is taken as changed
-FOUND = 0.9  # share of changes of a size that a test is to find
+POWER = 0.9  # share of changes of a size that a test is to find
 ABSORBED = 5.0  # variance of what no model of friction takes, of what a fit leaves of it
 
 
@@ -57,7 +57,7 @@ class ChangeEstimate:
 
         if len(self.std) > 1:
             return np.inf
-        return float(self.std[0] * stdtrit(self.freedom, [1.0 - 0.5 * alarm, FOUND]).sum())
+        return float(self.std[0] * stdtrit(self.freedom, [1.0 - 0.5 * alarm, POWER]).sum())
 
 
 @dataclass(frozen=True)
