@@ -25,7 +25,7 @@ from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.scoring import unchecked
 from heft.applications.identification.comparison import Comparison, compare
-from heft.applications.identification.difference import FOUND
+from heft.applications.identification.difference import POWER
 from heft.applications.identification.identification import identify
 from heft.applications.identification.results import write
 from heft.arrays import Array
@@ -273,7 +273,7 @@ def rows_of(label: str, keys: Sequence[Key]) -> Iterator[Row]:
         yield at_least(own, float(np.mean(shown)), f"share of {len(shown)}", NAMED)
     if told_of:
         own = f"{title}, where compare says that it can be told"
-        yield at_least(own, float(np.mean(told_of)), f"share of {len(told_of)}", FOUND)
+        yield at_least(own, float(np.mean(told_of)), f"share of {len(told_of)}", POWER)
     conditions = list(dict.fromkeys(c for _, c, _ in keys))
     for which in (None, *conditions):
         for name, (title, right) in ASKED.items():

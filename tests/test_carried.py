@@ -188,7 +188,7 @@ def test_the_log_with_the_load_is_asked_of_a_robot_that_holds_it(
     """A heavy load is nothing that is wrong with the log."""
     asked: list[Robot] = []
     monkeypatch.setattr(by_torques, "faults", lambda _, robot, *__: (asked.append(robot), ())[1])
-    found, (_, frame, _, _) = weighed(1), experiment(1)
+    found, (_, frame, _, _) = weighed.__wrapped__(1), experiment(1)
     before, after = ({k.name: k.nominal for k in robot.links} for robot in asked)
     assert [name for name in before if np.any(before[name] != after[name])] == [frame]
     np.testing.assert_array_equal(after[frame], before[frame] + found.ten)
