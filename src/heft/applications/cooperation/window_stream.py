@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -94,9 +95,14 @@ def slope_weights(time: Array, weight: Array, smooth: Array) -> Array:
     degree = min(12, len(time) // 2)
     x = (time - middle) / half
     powers = legendre.legvander(x, degree)
-    rates = legendre.legval(x, legendre.legder(np.eye(degree + 1))).T / half
-    lacking = -(weight @ rates) - smooth @ powers
-    return np.asarray(smooth + np.linalg.lstsq(powers.T, lacking)[0])
+    lacking = -(weight @ powers[:, :-1] @ _derivatives(degree)) / half - smooth @ powers
+    return np.asarray(smooth + powers @ np.linalg.solve(powers.T @ powers, lacking))
+
+
+@cache
+def _derivatives(degree: int) -> Array:
+    """Return Legendre's polynomials' derivatives by those of less degree."""
+    return np.asarray(legendre.legder(np.eye(degree + 1)))
 
 
 def motion_spread(noise: SensorNoise, plain: float, steep: float, second: Array) -> Array:
