@@ -107,7 +107,7 @@ def test_seeds_where_rows_are_zero_by_structure_do_nothing() -> None:
     robot, rng = robots.load(TREES[3]), np.random.default_rng(6)
     motion = kernels.motion_of(robot.tree, robot.gravity, *random_states(robot, 70, rng))
     seeds = rng.normal(size=(70, robot.tree.channels, 10 * len(robot.tree.names)))
-    sparse = seeds * np.repeat(robot.tree.ancestry(), 10, axis=1)
+    sparse = seeds * np.repeat(robot.tree.ancestry, 10, axis=1)
     one, two = (adjoint.pull_back(robot.tree, motion, s) for s in (seeds, sparse))
     assert all(np.array_equal(x, y) for x, y in zip(one, two, strict=True))
 

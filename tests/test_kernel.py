@@ -208,7 +208,7 @@ def test_momentum_changes_by_its_remainder_and_the_effort(file: str, base: str) 
     robot = robots.load(file, base)
     q, v, a = states(robot)
     # The fastest that anything turns, and twice that since two rotations are multiplied.
-    rates = np.abs(v) @ robot.tree.ancestry() * np.abs(robot.tree.multiplier).max()
+    rates = np.abs(v) @ robot.tree.ancestry * np.abs(robot.tree.multiplier).max()
     # Steps so short that the eighth-order stencil errs by (1/50)⁸/630: rounding is all there is.
     step = 1.0 / (50.0 * (1.0 + 2.0 * rates.max(axis=1)))
 

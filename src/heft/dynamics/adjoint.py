@@ -48,7 +48,7 @@ def pull_back(
         slots = full_slots(tree)
     (laid,) = plain(np.moveaxis(seeds, 0, 2))
     q, v, a = np.zeros((3, tree.channels, motion.sin.shape[1]))
-    deepest = int(tree.ancestry().sum(axis=0).max(initial=1))
+    deepest = int(tree.ancestry.sum(axis=0).max(initial=1))
     arrays = plain(*motion.tuple())
     compiled_walks.pull(compile_tree(tree), arrays, slots, laid, deepest, (q, v, a))
     return q, v, a

@@ -115,7 +115,7 @@ def full_slots(tree: Tree) -> IntArray:
 
     Shape (channels, 10 bodies).
     """
-    moved = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
+    moved = np.repeat(tree.ancestry, PARAMETER_COUNT, axis=1)
     return np.where(moved, np.arange(moved.shape[1]), -1)
 
 
@@ -267,7 +267,7 @@ def plan(
     own = PARAMETER_COUNT * bodies
     total = own + int(acts[:, 1].max() + 1 if len(acts) else 0)
     seen = np.zeros((tree.channels, total), dtype=bool)
-    seen[:, :own] = np.repeat(tree.ancestry(), PARAMETER_COUNT, axis=1)
+    seen[:, :own] = np.repeat(tree.ancestry, PARAMETER_COUNT, axis=1)
     seen[acts[:, 0], own + acts[:, 1]] = True
     wanted = np.zeros(total, dtype=bool)
     wanted[chosen] = True

@@ -56,8 +56,9 @@ class Tree:
         """Number of position coordinates q; a free base has seven, xyz and quaternion xyzw."""
         return self.channels + (1 if self.free_base else 0)
 
+    @cached_property
     def ancestry(self) -> NDArray[np.bool_]:
-        """Return which bodies each channel moves, shape (channels, bodies)."""
+        """Which bodies each channel moves, shape (channels, bodies)."""
         moved = np.zeros((self.channels, len(self.names)), dtype=bool)
         for b in range(len(self.names)):
             if self.parent[b] >= 0:

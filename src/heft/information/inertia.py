@@ -13,6 +13,8 @@ mass and the triangle inequality at once [Wensing2018, eq. 12].
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from heft.arrays import Array
@@ -137,15 +139,24 @@ def wrench_regressor(
     out[:, :3, 0] = a
     out[:, :3, 1:4] = skew(alpha) + W - square[:, None, None] * np.eye(3)  # ω×ω× = ωωᵀ − ω²1
     out[:, 3:, 1:4] = -skew(a)
+    accelerated, turning = _moment_of_inertia()
+    out[:, 3:, 4:] = (alpha @ accelerated + W.reshape(-1, 9) @ turning).reshape(-1, 3, 6)
+    return out
+
+
+@cache
+def _moment_of_inertia() -> tuple[Array, Array]:
+    """Return the maps of α and of ωωᵀ to the columns of the moment I α + ω×Iω, (3 or 9, 18)."""
+    accelerated, turning = np.zeros((3, 3, 6)), np.zeros((3, 3, 3, 6))
     for k, (i, j) in enumerate(INERTIA_INDEX):
         unit = np.zeros((3, 3))
         unit[i, j] = unit[j, i] = 1.0
-        turning = unit @ W  # (ω × Iω)_x = (I ωωᵀ)_zy − (I ωωᵀ)_yz, and so on around
-        out[:, 3:, 4 + k] = alpha @ unit
-        out[:, 3, 4 + k] += turning[:, 2, 1] - turning[:, 1, 2]
-        out[:, 4, 4 + k] += turning[:, 0, 2] - turning[:, 2, 0]
-        out[:, 5, 4 + k] += turning[:, 1, 0] - turning[:, 0, 1]
-    return out
+        accelerated[:, :, k] = unit
+        for x in range(3):  # (ω × Iω)_x = (I ωωᵀ)_zy − (I ωωᵀ)_yz, and so on around
+            y, z = (x + 1) % 3, (x + 2) % 3
+            turning[:, y, x, k] += unit[z]
+            turning[:, z, x, k] -= unit[y]
+    return accelerated.reshape(3, 18), turning.reshape(9, 18)
 
 
 def pseudo_inertia(parameters: Array) -> Array:

@@ -342,7 +342,7 @@ class Evidence:
         own = self.unknowns.own_columns(q, v, a)
         shape = len(bodies), len(self.unknowns.metric), PARAMETER_COUNT, len(q)
         normal = np.stack(self.unknowns.metric).transpose(0, 2, 1) @ bodies.reshape(shape)
-        carried = self.robot.tree.ancestry()
+        carried = self.robot.tree.ancestry
         made = [self._channel(c, normal[c], carried[c], drives, own) for c in self.channels]
         ridge = self._ridge(drives, own, correction)
         return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)

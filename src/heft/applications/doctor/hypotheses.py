@@ -503,7 +503,7 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
 def last_body(hypotheses: Hypotheses, thresholds: LoadThresholds) -> int | None:
     """Return the index of the deepest body; None if it is not alone or too few are measured."""
     tree, measured = hypotheses.evidence.robot.tree, _measured(hypotheses)
-    depth = np.where(measured, tree.ancestry().sum(axis=0), 0)
+    depth = np.where(measured, tree.ancestry.sum(axis=0), 0)
     alone = np.sum(depth == depth.max()) == 1 and np.sum(measured) >= thresholds.least_bodies
     return int(np.argmax(depth)) if alone else None
 
@@ -511,7 +511,7 @@ def last_body(hypotheses: Hypotheses, thresholds: LoadThresholds) -> int | None:
 def _measured(hypotheses: Hypotheses) -> NDArray[np.bool_]:
     """Return which bodies act on a measured joint, shape (bodies,)."""
     evidence = hypotheses.evidence
-    return np.asarray(evidence.robot.tree.ancestry()[list(evidence.channels)].any(axis=0))
+    return np.asarray(evidence.robot.tree.ancestry[list(evidence.channels)].any(axis=0))
 
 
 def _mass(hypotheses: Hypotheses, values: Array, body: int) -> float:
