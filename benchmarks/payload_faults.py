@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.doctor import arm_of, experiment, load_torque, with_tool
 from benchmarks.doctor_faults import Experiment, recorded
-from benchmarks.program import benchmark
+from benchmarks.program import benchmark, spread
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.payload.by_torques import WeighCarried
 from heft.arrays import Array
@@ -127,11 +127,12 @@ def pair(arm: str, seed: int, kind: str) -> tuple[Robot, Recording, Recording, A
     return bare.robot, logs[0], logs[1], np.concatenate([load[:1], load[1:] / load[0]])
 
 
-def weighed(arm: str, seed: int, kind: str) -> tuple[bool, Array, float, str]:
-    """Return whether lines are given, errors, the mass's deviation [kg], and why not.
+def weighed(key: tuple[str, int, str]) -> tuple[bool, Array, float, str]:
+    """Return of an arm, a seed and a kind whether lines are given, errors, the mass's deviation [kg], and why not.
 
     The errors are in deviations, of mass and centre of mass, shape (4,).
     """
+    arm, seed, kind = key
     robot, empty, loaded, truth = pair(arm, seed, kind)
     try:
         found = WeighCarried(frame=list(arm_of(arm).links)[-1]).fit(robot, [empty], [loaded])
@@ -155,6 +156,7 @@ def main(
     first: int = 1000,
     kinds: tuple[str, ...] = KINDS,
     show: bool = False,
+    jobs: int = 1,
 ) -> Iterator[Row]:
     """Yield the table.
 
@@ -164,20 +166,18 @@ def main(
         first: The first seed.
         kinds: Of faults.
         show: Each pair.
+        jobs: Processes.
     """
     wrong, all_faulty = 0, 0
+    keys = [(a, s, k) for k in kinds for a in arms for s in range(first, first + seeds)]
+    made = {}
+    for key, future in spread(weighed, keys, jobs):
+        given, z, std, why = made[key] = future.result()
+        if show:
+            mark = "WRONG" if given and z.max() > SURE else "given" if given else "withheld"
+            print(f"{mark} {key} z {z.max():.1f} ± {std:.3g} kg {why}", flush=True)
     for kind in kinds:
-        found = []
-        for arm in arms:
-            for seed in range(first, first + seeds):
-                found.append(weighed(arm, seed, kind))
-                if show:
-                    given, z, std, why = found[-1]
-                    mark = "WRONG" if given and z.max() > SURE else "given" if given else "withheld"
-                    print(
-                        f"{mark} {kind} {arm} {seed} z {z.max():.1f} ± {std:.3g} kg {why}",
-                        flush=True,
-                    )
+        found = [made[key] for key in keys if key[2] == kind]
         bad = sum(given and z.max() > SURE for given, z, _, _ in found)
         if kind == "clean":
             refused = sum(not given for given, *_ in found)
