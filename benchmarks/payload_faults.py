@@ -1,7 +1,7 @@
 """Pairs of logs that hold a fault, and what `heft payload` by torques makes of them.
 
     python -m benchmarks.payload_faults [--arms panda ur5] [--seeds 1] [--first 1000] [--show]
-                                        [--kinds KIND ...] [--store]
+                                        [--kinds KIND ...] [--jobs 2] [--store]
 
 Arms, motions, LuGre friction with load and model files that are 30 % and 3 cm off are those of
 `benchmarks.doctor`; the load is a body fixed to the last link, of which heft knows nothing. Counted
@@ -128,9 +128,12 @@ def pair(arm: str, seed: int, kind: str) -> tuple[Robot, Recording, Recording, A
 
 
 def weighed(key: tuple[str, int, str]) -> tuple[bool, Array, float, str]:
-    """Return of an arm, a seed and a kind whether lines are given, errors, the mass's deviation [kg], and why not.
+    """Return whether lines are given, errors, the mass's deviation [kg], and why not.
 
     The errors are in deviations, of mass and centre of mass, shape (4,).
+
+    Args:
+        key: Arm, seed and kind of fault.
     """
     arm, seed, kind = key
     robot, empty, loaded, truth = pair(arm, seed, kind)
