@@ -6,6 +6,7 @@ site built of what that wrote, and looked at.
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import math
@@ -119,14 +120,19 @@ class Links:
 
 
 @pytest.fixture(scope="module")
-def site(builder: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the site, built without a warning."""
-    site = tmp_path_factory.mktemp("docs") / "site"
-    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+def site(builder: pytest.MonkeyPatch) -> Path:
+    """Return the site, built without a warning by the first of the tests' processes."""
+    parts = Path(os.environ[importlib.import_module("once").FOLDER])
+    site, made = parts.with_name("site"), parts.with_name("site-in-the-making")
+    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(made)]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     around = {**os.environ, "PYTHONPATH": paths, "LC_ALL": "C.UTF-8"}
-    built = subprocess.run(call, cwd=ROOT, env=around, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
+    with parts.with_name("site.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not site.exists():
+            built = subprocess.run(call, cwd=ROOT, env=around, capture_output=True, text=True)
+            assert built.returncode == 0, built.stderr
+            made.rename(site)
     return site
 
 
