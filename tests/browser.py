@@ -81,3 +81,27 @@ def opened(
     seen.page.goto(address)
     yield seen
     context.close()
+
+
+def barriers(address: str) -> list[object]:
+    """Return what a page does wrong, unfolded, on a phone and a laptop, in light and dark.
+
+    What it says on the console, what lies beyond the screen, and what axe finds.
+    """
+    found: list[object] = []
+    with browser() as running:
+        for width, scheme in ((390, "light"), (1000, "dark"), (1000, "light")):
+            with opened(running, address, width, scheme=scheme) as seen:
+                seen.page.evaluate(
+                    "for (const d of document.querySelectorAll('details')) d.open = true"
+                )
+                seen.page.wait_for_timeout(300)
+                wide = seen.page.evaluate("document.documentElement.scrollWidth")
+                of_axe = faults(seen.page) if width == 1000 else []
+                found += [
+                    *seen.said,
+                    *seen.warned,
+                    *of_axe,
+                    *([(width, wide)] if wide > width else []),
+                ]
+    return found

@@ -26,7 +26,7 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.estimators import TypeLaw
 from heft.files import locked
 
-from .browser import browser, opened
+from .browser import barriers, browser, opened
 from .fleets import SimulatedType, scaled_torque, write_table
 
 DAYS = [f"2026-03-{day:02d}" for day in range(1, 6)]
@@ -412,6 +412,7 @@ def test_a_browser_shows_what_needs_attention_and_filters_by_the_address(
 ) -> None:
     page = tmp_path / "fleet.html"
     shutil.copy(out / "fleet.html", page)
+    assert barriers(page.as_uri()) == []
     with browser() as running:
         for width in (360, 800, 1400):
             with opened(running, f"{page.as_uri()}#robot=SN2", width) as seen:

@@ -24,7 +24,7 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.excitation import DesignSettings, SolverSettings
 from heft.information import inertia
 from heft.models import Load, load_of
-from tests.browser import browser, opened
+from tests.browser import barriers, browser, opened
 
 INKED = (
     "() => { const c = document.querySelector('figure[id] canvas'); return c.getContext('2d')"
@@ -136,6 +136,7 @@ def test_a_study_that_was_stopped_goes_on(folder: Path, tmp_path: Path) -> None:
     assert len(said) == 1 and again.runs == whole.runs
     errors = {m: np.median([r.errors[m] for r in again.runs], axis=0) for m in again.runs[0].errors}
     assert errors["smoother"][2] < 0.5 * errors["published"][2]
+    assert barriers((tmp_path / "study" / "report.html").as_uri()) == []
     with pytest.raises(InvalidSetting, match="another study"):
         study_files(*call, StudySettings(trajectories=2, cycles=2, random=6))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ from heft.plants.walk import Walk
 from heft.recordings.recording import Recording
 from heft.signals.settings import Smoothing
 from heft.signals.weak_form import Weak
+from tests.browser import barriers
 from tests.plants import BARE, PLANTS, Array, Cart, case
 
 EPS = np.finfo(float).eps
@@ -450,7 +452,7 @@ def test_intervals_hold_under_coloured_noise(name: str) -> None:
 
 
 @every_experiment
-def test_a_plant_is_identified_the_whole_way(name: str) -> None:
+def test_a_plant_is_identified_the_whole_way(name: str, tmp_path: Path) -> None:
     """Bandwidth, delay, least squares, consistent estimate, intervals, checks, text and page."""
     c = case(name)
     log, other = c.recording(TIME, 0.02, 1, "monday"), c.recording(TIME + 20.0, 0.02, 2, "tuesday")
@@ -472,6 +474,9 @@ def test_a_plant_is_identified_the_whole_way(name: str) -> None:
     for channel in found.problem.plant.channels:
         assert (f"monday: {channel.name}" in page) == channel.sensed
     assert "verdict: good" in said and 'class="verdict good"' in page
+    if name == next(iter(PLANTS)):
+        (tmp_path / "page.html").write_text(page, encoding="utf-8")
+        assert barriers((tmp_path / "page.html").as_uri()) == []
 
 
 def test_a_plant_that_explains_nothing_is_refused() -> None:
