@@ -36,6 +36,7 @@ from heft.applications.doctor.corrections import (
 from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.findings import corrected
 from heft.applications.doctor.hypotheses import Hypotheses
+from heft.applications.doctor.reweighted_fit import Prior, fitted
 from heft.applications.doctor.search import Proposals, Search, explain, unit_of
 from heft.applications.doctor.settings import (
     ClockThresholds,
@@ -445,10 +446,11 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     hypotheses = Hypotheses(Evidence.of(robot, [recording]))
     fit = hypotheses.settle(Correction.none(robot))
     rows, unknowns = hypotheses.rows(fit.correction), hypotheses.unknowns
-    sides = [rows.side(k, k, 1.0) for k in range(len(rows.columns))]
-    weights = fit.sigma**-2.0
+    count, weights = len(rows.columns), fit.sigma**-2.0
     must = unknowns.nonnegative()
-    found = hypotheses._solve(rows, rows.ridge, sides, weights, must)
+    prior = Prior(rows.ridge, unknowns.start, must, 4.0, unknowns.bodies)
+    one, channels = np.ones(count), rows.channels(range(count), np.ones(count))
+    found, _, _ = fitted(channels, prior, one, 0.0 * one, fit.sigma, 400, rounds=1)
     assert (found[must] >= 0.0).all()
     pull = rows.ridge * (found - unknowns.start)
     size = np.abs(rows.ridge * unknowns.start)

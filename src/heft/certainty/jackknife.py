@@ -9,8 +9,9 @@ scatter is the deviation (delete-a-group jackknife). Contiguous groups in time c
 Least squares of numbers that are not negative start from a point near the solution. Of each number
 and its slope, the derivative of half the sum of squares, one is zero and neither is negative. All
 that are wrong are exchanged at once, which ends after a few solutions or, where columns are nearly
-dependent, never [Portugal1994]. Then numbers become positive one at a time and those that would
-fall below zero stop there, by which the sum of squares falls each time [Lawson1974].
+dependent, never. Then the last that is wrong is exchanged alone, which ends in exact arithmetic
+[Portugal1994, sect. 3]; where rounding keeps it from ending, numbers become positive one at a time
+and those that would fall below zero stop there [Lawson1974].
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ def nonnegative(factor: Array, right: Array, start: Array, exchanges: int = 12) 
     lengths = np.linalg.norm(factor, axis=0) * np.linalg.norm(right)
     lengths = np.maximum(lengths, np.finfo(float).tiny)
     positive = start > 0.0
-    for _ in range(exchanges):
+    for k in range(exchanges + 3 * len(start)):
         x = _with_zeros(factor, right, positive)
         falling = ~positive & (_slopes(factor, right, x) < -FALLING * lengths)
         wrong = (x < 0.0) | falling
         if not wrong.any():
             return x
+        if k >= exchanges:
+            wrong[: np.flatnonzero(wrong)[-1]] = False
         positive = positive ^ wrong
     from scipy.optimize import nnls  # slow to load, and signs nearly always settle
 

@@ -37,6 +37,7 @@ from heft.plants import RobotPlant, structural_base
 from heft.recordings import Recording
 
 from .corrections import IN_TIME, Correction, Timing
+from .reweighted_fit import Channels
 from .settings import DEGREE, TURN, EvidenceSettings
 from .stretches import Stretch, stretches_of
 
@@ -63,7 +64,7 @@ class Unknowns:
         solid = (t if t[0] > 0.0 else inertia.sphere(light, LIGHT_GYRATION) for t in tens)
         return tuple(cone_metric(inertia.nearest_consistent(ten)) for ten in solid)
 
-    @property
+    @cached_property
     def bodies(self) -> int:
         """Number of unknowns of the bodies."""
         return PARAMETER_COUNT * len(self.robot.tree.names)
@@ -75,7 +76,7 @@ class Unknowns:
         others = self.terms * len(self.robot.drives) + len(self.robot.own_names)
         return np.concatenate([own, np.zeros(others)])
 
-    @property
+    @cached_property
     def own(self) -> slice:
         """Slice of the user's own columns."""
         first = self.bodies + self.terms * len(self.robot.drives)
@@ -107,7 +108,7 @@ class Unknowns:
         )
         return replace(drive, terms=terms)
 
-    @property
+    @cached_property
     def terms(self) -> int:
         """Number of friction terms of each drive."""
         return 3 + len(self.settings.sigmoid_speeds_rad_s) + len(self.settings.stop_widths_rad)
@@ -133,11 +134,10 @@ class Unknowns:
             values: The unknowns, shape (p,).
             speed: Speed of each drive, shape (drives,) [rad/s or m/s].
         """
-        own = values[self.bodies : self.own.start].reshape(-1, self.terms)
         return np.array(
             [
                 sum(c * _steady(t, v) for c, t in zip(cs, d.terms, strict=True))
-                for cs, d, v in zip(own, self.rubbing, speed, strict=True)
+                for cs, d, v in zip(self.by_drive(values), self.rubbing, speed, strict=True)
             ]
         )
 
@@ -146,10 +146,30 @@ class Unknowns:
         tens = values[: self.bodies].reshape(-1, PARAMETER_COUNT)
         return np.concatenate([g @ u for g, u in zip(self.metric, tens, strict=True)])
 
-    def of_drive(self, drive: int) -> slice:
-        """Return the slice of a drive's terms."""
-        first = self.bodies + self.terms * drive
-        return slice(first, first + self.terms)
+    @cached_property
+    def ratios(self) -> Array:
+        """Ratio of each drive to each joint, shape (drives, joints)."""
+        ratios = [d.ratio for d in self.robot.drives]
+        return np.array(ratios).reshape(len(ratios), len(self.robot.joints))
+
+    def by_drive(self, of_all: Array) -> Array:
+        """Return a view of what is of the drives' terms, shape (drives, terms).
+
+        Args:
+            of_all: Numbers of all unknowns, shape (p,).
+        """
+        return of_all[self.bodies : self.own.start].reshape(-1, self.terms)
+
+    @cached_property
+    def columns(self) -> tuple[tuple[NDArray[np.intp], ...], ...]:
+        """Bodies and drives that each joint's torque depends on, and indices of their unknowns."""
+        every, places = np.arange(self.own.start), []
+        for carried, ratio in zip(self.robot.tree.ancestry, self.ratios.T, strict=True):
+            seen, turned = np.flatnonzero(carried), np.flatnonzero(ratio)
+            of_bodies = every[: self.bodies].reshape(-1, PARAMETER_COUNT)[seen]
+            at = np.concatenate([of_bodies.ravel(), self.by_drive(every)[turned].ravel()])
+            places.append((seen, turned, at))
+        return tuple(places)
 
     @cached_property
     def alone(self) -> tuple[Drives, ...]:
@@ -211,24 +231,20 @@ class Regressor:
 class Rows(Regressor):
     """Regressor of a motion, and its sums of squares with torque as it lies to it in time."""
 
-    # for each channel, the sums of products of `[Y τ₁ … τ_joints]`, with every joint's torque as
-    # logged, shape (k + joints, k + joints)
-    sums: tuple[Array, ...]
+    sums: Array  # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (channels, K, K)
 
-    @cached_property
-    def places(self) -> tuple[NDArray[np.intp], ...]:
-        """Indices of each channel's sums in the matrix of all unknowns, flat, shape (k²,)."""
-        return tuple((len(self.ridge) * at[:, None] + at).ravel() for at in self.columns)
+    def channels(self, torque: Sequence[int], scale: Array) -> Channels:
+        """Return least squares of all channels.
 
-    def side(self, channel: int, joint: int, factor: float) -> tuple[Array, Array, float]:
-        """Return YᵀY, Yᵀτ and τᵀτ of least squares on a joint's scaled torque.
-
-        Returns:
-            Shapes (k, k) and (k,), and a number.
+        Args:
+            torque: Which joint's torque is each channel's.
+            scale: Its factor, shape (channels,).
         """
-        count = len(self.columns[channel])
-        sums, own = self.sums[channel], count + joint
-        return sums[:count, :count], factor * sums[:count, own], factor**2 * sums[own, own]
+        counts = np.array([len(at) for at in self.columns])
+        columns = np.zeros((len(counts), counts.max()), dtype=np.int64)
+        for own, at in zip(columns, self.columns, strict=True):
+            own[: len(at)] = at
+        return Channels(self.sums, columns, counts, np.array(torque), scale)
 
 
 @dataclass(frozen=True)
@@ -342,32 +358,28 @@ class Evidence:
         own = self.unknowns.own_columns(q, v, a)
         shape = len(bodies), len(self.unknowns.metric), PARAMETER_COUNT, len(q)
         normal = np.stack(self.unknowns.metric).transpose(0, 2, 1) @ bodies.reshape(shape)
-        carried = self.robot.tree.ancestry
-        made = [self._channel(c, normal[c], carried[c], drives, own) for c in self.channels]
+        made = [self._channel(c, normal[c], drives, own[c]) for c in self.channels]
         ridge = self._ridge(drives, own, correction)
         return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
 
     def rows(self, regressor: Regressor, effort: Array) -> Rows:
         """Return the rows of a motion with torque aligned in time with it, shape (n, joints)."""
-        both = (np.vstack([y, effort.T]) for y in regressor.regressors)
-        return Rows(**vars(regressor), sums=tuple(rows @ rows.T for rows in both))
+        widest = max(len(y) for y in regressor.regressors) + effort.shape[1]
+        sums = np.zeros((len(regressor.regressors), widest, widest))
+        for own, y in zip(sums, regressor.regressors, strict=True):
+            both = np.vstack([y, effort.T])
+            own[: len(both), : len(both)] = both @ both.T
+        return Rows(**vars(regressor), sums=sums)
 
     def _channel(
-        self, channel: int, bodies: Array, carried: NDArray[np.bool_], drives: Array, own: Array
+        self, channel: int, bodies: Array, drives: Array, own: Array
     ) -> tuple[NDArray[np.intp], Array]:
         """Return indices of the k unknowns that a channel's torque depends on, and Yᵀ, (k, n)."""
-        seen = np.flatnonzero(carried)
-        parts = [bodies[seen].reshape(-1, bodies.shape[-1])]
-        places = [(PARAMETER_COUNT * seen[:, None] + np.arange(PARAMETER_COUNT)).ravel()]
-        for d, drive in enumerate(self.robot.drives):
-            if drive.ratio[channel] != 0.0:
-                terms = self.unknowns.of_drive(d)
-                parts.append(drive.ratio[channel] * drives[d])
-                places.append(np.arange(terms.start, terms.stop))
-        acts = np.flatnonzero(own[channel].any(axis=1))
-        parts.append(own[channel, acts])
-        places.append(self.unknowns.own.start + acts)
-        return np.concatenate(places), np.concatenate(parts)
+        seen, turned, at = self.unknowns.columns[channel]
+        friction = self.unknowns.ratios[turned, channel, None, None] * drives[turned]
+        acts = np.flatnonzero(own.any(axis=1))
+        parts = (*bodies[seen], *friction, own[acts])
+        return np.concatenate([at, self.unknowns.own.start + acts]), np.concatenate(parts)
 
     def _ridge(self, drives: Array, own: Array, correction: Correction) -> Array:
         """Return the prior's precision of each unknown, shape (p,)."""
@@ -375,11 +387,11 @@ class Evidence:
         if correction.carrying is not None:
             first = PARAMETER_COUNT * correction.carrying
             ridge[first : first + PARAMETER_COUNT] /= self.settings.unknown_body**2
-        for d, drive in enumerate(self.robot.drives):
-            strong = np.max(np.abs(drive.ratio) * self.effort_rms, initial=0.0)
-            size = np.abs(drive.ratio).max() * np.sqrt(np.mean(drives[d] ** 2, axis=1))
-            # A term that never acts keeps its prior; one that does is worth the torque at most.
-            ridge[self.unknowns.of_drive(d)] = (size / max(strong, 1e-9) + 1e-9) ** 2
+        ratios = np.abs(self.unknowns.ratios)
+        strong = np.max(ratios * self.effort_rms, axis=1, initial=0.0)[:, None]
+        size = ratios.max(axis=1, initial=0.0)[:, None] * np.sqrt(np.mean(drives**2, axis=2))
+        # A term that never acts keeps its prior; one that does is worth the torque at most.
+        self.unknowns.by_drive(ridge)[:] = (size / np.maximum(strong, 1e-9) + 1e-9) ** 2
         shares = np.sqrt(np.mean(own**2, axis=2)) / np.maximum(self.effort_rms, 1e-9)[:, None]
         ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge

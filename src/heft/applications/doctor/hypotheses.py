@@ -28,13 +28,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from heft.arrays import Array
 from heft.estimators import noise
@@ -42,7 +41,8 @@ from heft.fit import Progress, silent
 from heft.information import PARAMETER_COUNT
 
 from .corrections import IN_TIME, Correction, CorrectionStep, Timing
-from .evidence import Evidence, Regressor, Rows, triangulated
+from .evidence import Evidence, Regressor, Rows
+from .reweighted_fit import Prior, fitted
 from .settings import TURN, LoadThresholds, TimingSearch
 
 T = TypeVar("T")
@@ -147,21 +147,22 @@ class Hypotheses:
         energy = scale**2 * self.effort(correction.timing)[1][source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         deviation = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
-        sides = [rows.side(k, j, scale[k]) for k, j in enumerate(source)]
-        values, prior = self.unknowns.start, self.ridge(correction)
-        ridge = prior
-        must = self.unknowns.nonnegative(correction.driven)
-        for _ in range(self.settings.rounds):
-            roots = 1.0 / (np.maximum(deviation, floor) * np.sqrt(self.memory))
-            values = self._solve(rows, ridge, sides, roots**2, must)
-            ridge = self.tempered(prior, values)
-            own = [values[at] for at in rows.columns]
-            rest = [x @ (S @ x - 2.0 * m) + e for x, (S, m, e) in zip(own, sides, strict=True)]
-            deviation = np.sqrt(np.maximum(rest, 0.0) / count + floor**2)
-            logged = deviation / np.abs(scale)
-            likelihood = float(np.sum(count / self.memory * 2.0 * np.log(logged)))
-            if likelihood > hopeless:
-                break
+        prior = self.ridge(correction)
+        signed = self.unknowns.nonnegative(correction.driven)
+        believed = Prior(
+            prior, self.unknowns.start, signed, self.settings.tail, self.unknowns.bodies
+        )
+        values, left, likelihood = fitted(
+            rows.channels(source, scale),
+            believed,
+            self.memory,
+            floor,
+            deviation,
+            count,
+            self.settings.rounds,
+            hopeless,
+        )
+        logged = left / np.abs(scale)
         return Fit(correction, likelihood + self._distance(prior, values), logged, values)
 
     def ridge(self, correction: Correction) -> Array:
@@ -173,9 +174,9 @@ class Hypotheses:
         logged = np.maximum(evidence.effort_rms, 1e-9)
         size = np.abs(correction.tau_scale) * logged[list(correction.tau_source)]
         ridge = rows.ridge.copy()
-        for d, drive in enumerate(evidence.robot.drives):
-            strong, was = (np.max(np.abs(drive.ratio) * x) for x in (size, logged))
-            ridge[self.unknowns.of_drive(d)] *= (was / strong) ** 2
+        ratios = np.abs(self.unknowns.ratios)
+        strong, was = ((ratios * x).max(axis=1, keepdims=True) for x in (size, logged))
+        self.unknowns.by_drive(ridge)[:] *= (was / strong) ** 2
         return ridge
 
     def _distance(self, ridge: Array, values: Array) -> float:
@@ -203,64 +204,6 @@ class Hypotheses:
         weights = np.ones(len(values))
         weights[: self.unknowns.bodies] = np.repeat(np.minimum(weight, 1.0), PARAMETER_COUNT)
         return np.asarray(ridge * weights)
-
-    def _solve(
-        self,
-        rows: Rows,
-        ridge: Array,
-        sides: Sequence[tuple[Array, Array, float]],
-        weights: Array,
-        must: NDArray[np.bool_],
-    ) -> Array:
-        """Return the unknowns by weighted least squares with prior, nonnegative where `must`.
-
-        Args:
-            ridge: Precision of the prior, shape (p,).
-            sides: YᵀY, Yᵀτ and τᵀτ of each channel.
-            weights: Weight of each channel's squares, shape (channels,).
-            must: Mask of the nonnegative unknowns, shape (p,).
-
-        Raises:
-            LinAlgError: If numbers are not finite.
-        """
-        size = len(self.unknowns.start)
-        sums, right = np.diag(ridge), ridge * self.unknowns.start
-        every = sums.ravel()
-        for at, places, (own, moment, _), weight in zip(
-            rows.columns, rows.places, sides, weights, strict=True
-        ):
-            every[places] += weight * own.ravel()
-            right[at] += weight * moment
-        scale = np.sqrt(np.diag(sums))
-        sums /= scale[:, None] * scale
-        sums[np.diag_indices(size)] += 1e-11  # by which rounding may leave sums of squares off
-        factor, failed = dpotrf(sums.T, overwrite_a=True)
-        if failed:
-            raise np.linalg.LinAlgError("sums of squares are not positive definite")
-        behind = dtrtrs(factor, right / scale, trans=1)[0]
-        return self._nonnegative(factor * scale, behind, must[self.unknowns.bodies :])
-
-    def _nonnegative(self, R: Array, z: Array, must: NDArray[np.bool_]) -> Array:
-        """Return the unknowns of `[R z; 0 ρ]`; those of `must` are set to zero if negative.
-
-        Those that must not be stand behind the bodies, so less is triangulated again.
-        """
-        bodies = self.unknowns.bodies
-        drives = np.column_stack([R[bodies:, bodies:], z[bodies:]])
-        free, behind = np.ones(len(must), dtype=bool), np.zeros(len(must))
-        for _ in range(4):  # times that nonnegative terms which come out negative are set to zero
-            kept = np.flatnonzero(free)
-            own = drives if free.all() else triangulated(np.asfortranarray(drives[:, [*kept, -1]]))
-            count = len(kept)
-            behind = np.zeros(len(must))
-            behind[kept] = dtrtrs(own[:count, :count], own[:count, -1])[0]
-            negative = must & (behind < 0.0)
-            if not negative.any():
-                break
-            free &= ~negative
-        right = z[:bodies] - R[:bodies, bodies:] @ behind
-        ahead = dtrtrs(R[:bodies, :bodies], right)[0]
-        return np.concatenate([ahead, np.where(must, np.maximum(behind, 0.0), behind)])
 
     def sizes(self, fit: Fit) -> Array:
         """Return standard deviations of the torque as logged, shape (channels,) [N·m]."""

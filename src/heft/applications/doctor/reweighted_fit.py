@@ -1,0 +1,179 @@
+"""Least squares of all channels' torque under one hypothesis, weighted by what each leaves over.
+
+Channels share the bodies' parameters and each has friction of its own. Their sums of squares stand,
+so a fit takes as long however many rows there are. The system of all unknowns is factored in one
+order, bodies first: which friction must be set to zero is then a question of the friction alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heft.arrays import Array
+from heft.compiled import Kernels, reassociated
+from heft.information import PARAMETER_COUNT
+
+TEN = PARAMETER_COUNT  # unknowns of a body
+# Of the unit diagonal, by which rounding may leave sums of squares off.
+ROUNDING = 1e-11
+ATTEMPTS = 4  # times that friction which comes out negative is set to zero
+
+
+class Channels(NamedTuple):
+    """Sums of products of m channels' rows, and the torque that they are fitted to."""
+
+    sums: Array  # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (m, K, K)
+    columns: NDArray[np.int64]  # which unknowns a channel's columns are, padded, shape (m, K)
+    counts: NDArray[np.int64]  # how many columns a channel has, shape (m,)
+    torque: NDArray[np.int64]  # which joint's logged torque is a channel's, shape (m,)
+    scale: Array  # factor of that torque, shape (m,)
+
+
+class Prior(NamedTuple):
+    """Prior of the p unknowns: Gaussian of friction, Student's t of each body."""
+
+    precision: Array  # shape (p,)
+    start: Array  # its mean, shape (p,)
+    signed: NDArray[np.bool_]  # which must not be negative, shape (p,); no body's
+    tail: float  # degrees of freedom of the t
+    bodies: int  # unknowns of bodies, which come first
+
+
+@reassociated
+def _forward(L, x):  # type: ignore[no-untyped-def]
+    """Solve L x = x in place."""
+    for j in range(len(x)):
+        x[j] /= L[j, j]
+        for i in range(j + 1, len(x)):
+            x[i] -= L[i, j] * x[j]
+
+
+@reassociated
+def _backward(L, x):  # type: ignore[no-untyped-def]
+    """Solve Lᵀ x = x in place."""
+    for j in range(len(x) - 1, -1, -1):
+        known = 0.0
+        for i in range(j + 1, len(x)):
+            known += L[i, j] * x[i]
+        x[j] = (x[j] - known) / L[j, j]
+
+
+@reassociated
+def _least(A, x, signed, bodies):  # type: ignore[no-untyped-def]
+    """Solve A x = x in place, except that what is signed is not negative.
+
+    What comes out negative is set to zero, and the rest of the friction solved anew: with F the
+    friction's block of the Cholesky factor, F Fᵀ is its matrix without the bodies.
+    """
+    L = np.linalg.cholesky(A)
+    _forward(L, x)
+    F = np.ascontiguousarray(L[bodies:, bodies:])
+    right, signs = F @ x[bodies:], signed[bodies:]
+    kept = np.arange(len(F))
+    for attempt in range(ATTEMPTS):
+        behind = right[kept]
+        own = L[bodies:, bodies:] if attempt == 0 else np.linalg.cholesky(F[kept] @ F[kept].T)
+        _forward(own, behind)
+        _backward(own, behind)
+        free = ~(signs[kept] & (behind < 0.0))
+        if free.all() or attempt == ATTEMPTS - 1:
+            break
+        kept = kept[free]
+    x[bodies:] = 0.0
+    x[bodies + kept] = np.where(signs[kept], np.maximum(behind, 0.0), behind)
+    for j in range(bodies):
+        for i in range(bodies, len(x)):
+            x[j] -= L[i, j] * x[i]
+    _backward(L[:bodies, :bodies], x[:bodies])
+
+
+@reassociated
+def _fit(channels, prior, memory, floor, deviation, count, rounds, hopeless, values):  # type: ignore[no-untyped-def]
+    """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
+    sums, columns, counts, torque, scale = channels
+    precision, start, signed, tail, bodies = prior
+    ridge, likelihood = precision.copy(), np.inf
+    for _ in range(rounds):
+        A = np.diag(ridge)
+        values[:] = ridge * start
+        for c in range(len(counts)):
+            weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
+            right = weight * scale[c] * sums[c, counts[c] + torque[c]]
+            for a in range(counts[c]):
+                i = columns[c, a]
+                values[i] += right[a]
+                for b in range(a + 1):  # columns ascend
+                    A[i, columns[c, b]] += weight * sums[c, a, b]
+        unit = 1.0 / np.sqrt(np.diag(A))
+        for i in range(len(unit)):
+            A[i, : i + 1] *= unit[i] * unit[: i + 1]
+            A[i, i] += ROUNDING
+        values *= unit
+        _least(A, values, signed, bodies)
+        values *= unit
+        for first in range(0, bodies, TEN):
+            ten = slice(first, first + TEN)
+            far = np.sum(precision[ten] * (values[ten] - start[ten]) ** 2)
+            ridge[ten] = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
+        likelihood = 0.0
+        for c in range(len(counts)):
+            products, right = sums[c], counts[c] + torque[c]
+            own = values[columns[c, : counts[c]]]
+            rest = scale[c] ** 2 * products[right, right]
+            for a in range(counts[c]):
+                across = -2.0 * scale[c] * products[right, a]
+                for b in range(counts[c]):
+                    across += products[a, b] * own[b]
+                rest += own[a] * across
+            deviation[c] = np.sqrt(max(rest, 0.0) / count + floor[c] ** 2)
+            likelihood += count / memory[c] * 2.0 * np.log(deviation[c] / abs(scale[c]))
+        if likelihood > hopeless:
+            break
+    return likelihood
+
+
+def fitted(
+    channels: Channels,
+    prior: Prior,
+    memory: Array,
+    floor: Array,
+    deviation: Array,
+    count: int,
+    rounds: int,
+    hopeless: float = np.inf,
+) -> tuple[Array, Array, float]:
+    """Return the least squares of all channels, weighted by what each leaves over.
+
+    Args:
+        memory: Rows that add as much as one, of each channel, shape (m,).
+        floor: Smallest root mean square residual of each channel, shape (m,).
+        deviation: At which the weights begin, shape (m,).
+        count: Rows of each channel.
+        rounds: Iterations of the weights.
+        hopeless: Value of `Σ_j n_j log σ_j²` beyond which they are not iterated further.
+
+    Returns:
+        Unknowns, shape (p,), root mean square residuals, (m,), and `Σ_j n_j log σ_j²` with σ_j
+        over the channel's scale.
+
+    Raises:
+        numpy.linalg.LinAlgError: If numbers are not finite.
+    """
+    values, left = np.zeros(len(prior.start)), deviation.copy()
+    rest = memory, floor, left, float(count), rounds, float(hopeless), values
+    likelihood = _fit(tuple(channels), tuple(prior), *rest)
+    return values, left, likelihood
+
+
+def warm_up() -> None:
+    """Call the compiled function once, so that it is compiled and cached."""
+    one, none = np.ones(1), np.zeros(1, dtype=np.int64)
+    channels = Channels(np.ones((1, 2, 2)), np.zeros((1, 2), dtype=np.int64), none + 1, none, one)
+    prior = Prior(one, one, np.zeros(1, dtype=bool), 4.0, 0)
+    fitted(channels, prior, one, one, one, 1, 1)
+
+
+KERNELS = Kernels((_fit,), warm_up)
