@@ -1,0 +1,179 @@
+"""Arms of hobby servos, simulated: what a dataset of positions and goals alone tells of them.
+
+    python -m benchmarks.servo_arms [--arms 40] [--store]
+
+Each arm has six joints like an SO-101, with masses, gains, back-EMF, rotors and friction of its
+own, moved by MuJoCo. Its friction is LuGre's, which no law of heft's closed loop is; goals are held
+between frames and come late by a time that nothing says; encoders have 4096 steps. The dataset has
+the form of LeRobot's. The file that heft is given has other masses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from heft.arrays import Array
+
+STEP = 0.001  # [s], of MuJoCo's
+COUNTS = 4096  # of an encoder, a turn
+# Of a link behind its joint: name, joint's place in the link before [m], its axis, mass [kg],
+# centre of mass [m], radii of gyration [m], and where the joint moves [rad].
+LINKS = (
+    ("shoulder", (0.0, 0.0, 0.06), "0 0 1", 0.10, (0.01, 0.0, 0.03), 0.02, (-1.6, 1.6)),
+    ("upper_arm", (0.03, 0.0, 0.055), "0 1 0", 0.11, (0.02, 0.0, 0.07), 0.035, (-1.0, 1.2)),
+    ("lower_arm", (0.03, 0.0, 0.112), "0 1 0", 0.10, (0.075, 0.0, 0.01), 0.035, (-1.2, 1.2)),
+    ("wrist", (0.135, 0.0, 0.005), "0 1 0", 0.08, (0.035, 0.0, 0.0), 0.02, (-1.4, 1.4)),
+    ("gripper", (0.061, 0.0, 0.0), "1 0 0", 0.09, (0.03, 0.01, 0.005), 0.025, (-1.5, 1.5)),
+    ("jaw", (0.03, 0.02, 0.0), "0 0 1", 0.05, (0.04, 0.005, 0.0), 0.02, (-0.2, 1.2)),
+)
+JOINTS = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper")
+
+
+@dataclass(frozen=True, eq=False)
+class ServoArm:
+    """What moves, numbers of joints and links each in the order of `LINKS`."""
+
+    masses: Array  # [kg]
+    stiffness: Array  # A·V·gain [N·m/rad]
+    viscous: Array  # back-EMF and viscous friction [N·m·s/rad]
+    armature: Array  # [kg·m²]
+    coulomb: Array  # [N·m]
+    static: Array  # friction at rest over that of sliding
+    stribeck: Array  # [rad/s]
+    delay: float  # of goals [s]
+    joints: int = 6
+
+    @staticmethod
+    def drawn(rng: np.random.Generator, joints: int = 6) -> ServoArm:
+        """Return an arm of servos of one kind, no two alike, of the first links of `LINKS`."""
+        file = np.array([link[3] for link in LINKS])
+        ones = np.ones(len(LINKS))
+
+        def spread(middle: float, share: float) -> Array:
+            return np.asarray(middle * np.exp(share * rng.standard_normal(len(ones)))[:joints])
+
+        return ServoArm(
+            (file * np.exp(0.3 * rng.standard_normal(len(ones))))[:joints],
+            spread(17.0, 0.15),
+            spread(0.6, 0.2),
+            spread(0.028, 0.1),
+            spread(0.05, 0.3),
+            1.0 + 0.6 * rng.random(joints),
+            spread(0.1, 0.3),
+            float(rng.uniform(0.005, 0.025)),
+            joints,
+        )
+
+    def moved(self, goals: Array, rate: float) -> Array:
+        """Return positions when frames begin, of goals that each frame sends, (N, joints) [rad]."""
+        model = mujoco.MjModel.from_xml_string(mjcf(self.masses, self.armature, self.viscous))
+        data = mujoco.MjData(model)
+        data.qpos[:] = goals[0]
+        stiff = 1.0 / 0.002  # of bristles, which bend by 2 mrad
+        damping = 0.5 * np.sqrt(self.coulomb * stiff * self.armature)
+        bent, places = np.zeros(self.joints), np.empty_like(goals)
+        frames = np.floor((np.arange(round(len(goals) / rate / STEP)) * STEP - self.delay) * rate)
+        wanted = goals[np.clip(frames, 0, len(goals) - 1).astype(int)]
+        at = np.round(np.arange(len(goals)) / rate / STEP).astype(int)
+        seen = np.full(len(wanted), -1)
+        seen[at[at < len(wanted)]] = np.flatnonzero(at < len(wanted))
+        for k, goal in enumerate(wanted):
+            if seen[k] >= 0:
+                places[seen[k]] = data.qpos
+            v = data.qvel
+            holds = 1.0 + (self.static - 1.0) * np.exp(-((v / self.stribeck) ** 2))
+            after = (bent + STEP * v) / (1.0 + STEP * np.abs(v) * stiff / holds)  # implicit
+            rubs = self.coulomb * stiff * after + damping * (after - bent) / STEP
+            bent = after
+            data.qfrc_applied[:] = self.stiffness * (goal - data.qpos) - rubs
+            mujoco.mj_step(model, data)
+        step = 2.0 * np.pi / COUNTS
+        return np.asarray(step * np.round(places / step))
+
+
+def mjcf(masses: Array, armature: Array, viscous: Array) -> str:
+    """Return an arm of the first links as MJCF."""
+    text = ""
+    for k, mass in enumerate(masses):
+        name, place, axis, _, center, radius, _ = LINKS[k]
+        moments = mass * radius**2
+        text += (
+            f'<body name="{name}" pos="{" ".join(map(str, place))}">'
+            f'<joint name="{JOINTS[k]}" axis="{axis}" armature="{armature[k]}" '
+            f'damping="{viscous[k]}"/><inertial pos="{" ".join(map(str, center))}" '
+            f'mass="{mass}" diaginertia="{moments} {moments} {moments}"/>'
+        )
+    options = f'<option timestep="{STEP}" integrator="implicitfast"/>'
+    return f"<mujoco>{options}<worldbody>{text}{'</body>' * len(masses)}</worldbody></mujoco>"
+
+
+def urdf(joints: int = 6) -> str:
+    """Return the model file, of the masses that a maker states."""
+    text, before = '<link name="base"/>', "base"
+    for name, place, axis, mass, center, radius, (low, high) in LINKS[:joints]:
+        joint = JOINTS[[link[0] for link in LINKS].index(name)]
+        moments = mass * radius**2
+        text += (
+            f'<link name="{name}"><inertial><origin xyz="{" ".join(map(str, center))}"/>'
+            f'<mass value="{mass}"/><inertia ixx="{moments}" iyy="{moments}" izz="{moments}" '
+            'ixy="0" ixz="0" iyz="0"/></inertial></link>'
+            f'<joint name="{joint}" type="revolute"><parent link="{before}"/>'
+            f'<child link="{name}"/><origin xyz="{" ".join(map(str, place))}"/>'
+            f'<axis xyz="{axis}"/><limit lower="{low}" upper="{high}" effort="3" velocity="5"/>'
+            "</joint>\n"
+        )
+        before = name
+    return f'<robot name="servo_arm">{text}</robot>'
+
+
+def teleoperated(rng: np.random.Generator, seconds: float, rate: float, joints: int) -> Array:
+    """Return goals of smooth moves between random places, with rests, (N, joints) [rad]."""
+    count = round(seconds * rate)
+    t, goals = np.arange(count) / rate, np.empty((count, joints))
+    for j in range(joints):
+        low, high = LINKS[j][6]
+        now, begin = rng.uniform(low, high), 0.0
+        while begin < seconds:
+            until, lasts = rng.uniform(low, high), rng.uniform(0.5, 1.6)
+            share = np.clip((t - begin) / lasts, 0.0, 1.0)
+            own = t >= begin
+            smooth = share**3 * (10.0 - 15.0 * share + 6.0 * share**2)
+            goals[own, j] = now + (until - now) * smooth[own]
+            now, begin = until, begin + lasts + rng.choice([0.0, 0.5])
+    return goals
+
+
+def write_dataset(
+    folder: Path, episodes: Sequence[tuple[Array, Array]], rate: float, names: Sequence[str]
+) -> None:
+    """Write positions and goals [degrees] of episodes as a LeRobot dataset of version 3."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (folder / "meta").mkdir(parents=True)
+    (folder / "data" / "chunk-000").mkdir(parents=True)
+    feature = {"dtype": "float32", "shape": [len(names)], "names": [f"{n}.pos" for n in names]}
+    info = {
+        "codebase_version": "v3.0",
+        "robot_type": "so101_follower",
+        "fps": rate,
+        "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+        "features": {"action": feature, "observation.state": feature},
+    }
+    (folder / "meta" / "info.json").write_text(json.dumps(info))
+    frames = [np.arange(len(q)) for q, _ in episodes]
+    lists = pa.list_(pa.float32(), len(names))
+    columns = {
+        "observation.state": pa.array([r for q, _ in episodes for r in q.tolist()], lists),
+        "action": pa.array([r for _, g in episodes for r in g.tolist()], lists),
+        "timestamp": np.concatenate(frames).astype(np.float32) / np.float32(rate),
+        "frame_index": np.concatenate(frames),
+        "episode_index": np.repeat(np.arange(len(episodes)), list(map(len, frames))),
+    }
+    pq.write_table(pa.table(columns), folder / "data" / "chunk-000" / "file-000.parquet")
