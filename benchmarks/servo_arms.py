@@ -47,6 +47,7 @@ class ServoArm:
     static: Array  # friction at rest over that of sliding
     stribeck: Array  # [rad/s]
     delay: float  # of goals [s]
+    jitter: float = 0.002  # of frames, whose stamps are number over rate [s]
     joints: int = 6
 
     @staticmethod
@@ -67,10 +68,10 @@ class ServoArm:
             1.0 + 0.6 * rng.random(joints),
             spread(0.1, 0.3),
             float(rng.uniform(0.005, 0.025)),
-            joints,
+            joints=joints,
         )
 
-    def moved(self, goals: Array, rate: float) -> Array:
+    def moved(self, goals: Array, rate: float, rng: np.random.Generator) -> Array:
         """Return positions when frames begin, of goals that each frame sends, (N, joints) [rad]."""
         model = mujoco.MjModel.from_xml_string(mjcf(self.masses, self.armature, self.viscous))
         data = mujoco.MjData(model)
@@ -78,14 +79,16 @@ class ServoArm:
         stiff = 1.0 / 0.002  # of bristles, which bend by 2 mrad
         damping = 0.5 * np.sqrt(self.coulomb * stiff * self.armature)
         bent, places = np.zeros(self.joints), np.empty_like(goals)
-        frames = np.floor((np.arange(round(len(goals) / rate / STEP)) * STEP - self.delay) * rate)
-        wanted = goals[np.clip(frames, 0, len(goals) - 1).astype(int)]
-        at = np.round(np.arange(len(goals)) / rate / STEP).astype(int)
-        seen = np.full(len(wanted), -1)
-        seen[at[at < len(wanted)]] = np.flatnonzero(at < len(wanted))
-        for k, goal in enumerate(wanted):
-            if seen[k] >= 0:
-                places[seen[k]] = data.qpos
+        jitter = np.clip(self.jitter * rng.standard_normal(len(goals)), -0.4 / rate, 0.4 / rate)
+        frames = np.arange(len(goals)) / rate + jitter
+        frames[0] = 0.0
+        clock = np.arange(round(frames[-1] / STEP) + 1) * STEP
+        held = np.searchsorted(frames, clock - self.delay, side="right") - 1
+        seen = np.searchsorted(frames, clock + 0.5 * STEP, side="right")
+        filled = 0
+        for k, goal in enumerate(goals[np.maximum(held, 0)]):
+            if seen[k] > filled:
+                places[filled : seen[k]], filled = data.qpos, seen[k]
             v = data.qvel
             holds = 1.0 + (self.static - 1.0) * np.exp(-((v / self.stribeck) ** 2))
             after = (bent + STEP * v) / (1.0 + STEP * np.abs(v) * stiff / holds)  # implicit

@@ -12,14 +12,14 @@ are those of the very steps. Goals are held from frame to frame, and come late b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import Armature, Coulomb, Viscous, held_steps
+from heft.dynamics import Armature, Coulomb, Drives, Sigmoid, Viscous, held_steps
 from heft.errors import FitError, SolverFailure
 from heft.models import Robot
 from heft.simulation import SimulatedRobot
@@ -35,14 +35,22 @@ LEAST_BLOCKS = 8
 OF_JOINT = {"stiffness": 1.0, "viscous": 1.0, "coulomb": 1.5, "armature": 1.0}
 MASS = 0.7  # likewise, of a body's mass from the file's
 ZERO = 0.05  # how far a joint's zero may be from the model file's [rad]
+FALL = (0.2, 0.3)  # of Coulomb friction, by which it falls over `FALLEN`, and how far from that
+FALLEN = 0.15  # [rad/s]
 LATE = (0.01, 0.03)  # delay of goals, and how far it may be from that [s]
+
+
+def with_servos(robot: Robot) -> Robot:
+    """Return a robot whose drives have the terms of servos, whatever they had."""
+    terms = (Armature(), Viscous(), Coulomb(), Sigmoid(FALLEN))
+    return replace(robot, drives=Drives(tuple(replace(d, terms=terms) for d in robot.drives)))
 
 
 @dataclass(frozen=True, eq=False)
 class Loop:
     """An arm of servos that follows goals; numbers are `names`, shape (k,)."""
 
-    robot: Robot  # of simple friction
+    robot: Robot  # with the drives of `with_servos`
     damps: float = 0.0  # firmware's D over P [s]
     sums: float = 0.0  # firmware's I over P [1/s]
     reach: float = np.inf  # position error at which the duty is 100 % [rad]
@@ -55,6 +63,7 @@ class Loop:
             *(f"{j}.{kind}" for kind in OF_JOINT for j in joints),
             *(f"{b}.mass" for b in self.robot.tree.names),
             *(f"{j}.zero" for j in joints),
+            *(f"{j}.fall" for j in joints),
             "delay",
         )
 
@@ -70,7 +79,7 @@ class Loop:
     def _places(self) -> Mapping[str, list[int]]:
         """Where each joint's number stands among the standard parameters, by kind."""
         own = 10 * len(self.robot.tree.names)
-        kinds = {"viscous": Viscous, "coulomb": Coulomb, "armature": Armature}
+        kinds = {"viscous": Viscous, "coulomb": Coulomb, "armature": Armature, "fall": Sigmoid}
         columns = list(enumerate(self.robot.drive_columns, own))
         made = {
             kind: {d: k for k, (d, term) in columns if isinstance(term, wanted)}
@@ -87,6 +96,7 @@ class Loop:
         first = len(OF_JOINT) * n
         factors = np.exp(values[first : first + len(self._file)])
         made[: self._file.size] = (factors[:, None] * self._file).ravel()
+        made[self._places["fall"]] = -values[-1 - n : -1] * made[self._places["coulomb"]]
         return made
 
     def torque(self, position: Array, acceleration: Array) -> Array:
@@ -123,7 +133,7 @@ class Loop:
         frame = float(np.median(np.diff(t)))
         h = frame / np.ceil(frame / STEP - 1e-6)
         clock = t[0] + h * np.arange(int(np.ceil((t[-1] - t[0]) / h)) + 1)
-        stiff, zero, delay = np.exp(values[:n]), values[-1 - n : -1], values[-1]
+        stiff, zero, delay = np.exp(values[:n]), values[-1 - 2 * n : -1 - n], values[-1]
         goal = self.goals(episode, clock, h, delay)
         later = self.goals(episode, clock, h, delay + 0.1 * h)
         wanted = np.zeros((len(clock), 3, n))
@@ -148,14 +158,17 @@ class Loop:
         bodies = len(self._file)
         chosen = tuple(range(len(standard)))
         M, K, D, Y = model.linearised(q + 0.5 * h * v, v + 0.5 * h * a, a, standard, chosen)
+        dry = Y[:, :, self._places["fall"]] * standard[self._places["coulomb"]]
         Y = Y * standard  # by logarithms
+        Y[:, :, self._places["coulomb"]] += Y[:, :, self._places["fall"]]
         ahead = (later - goal) / (0.1 * h)
         ahead = ahead + self.damps * np.gradient(ahead, h, axis=0)
         ahead = stiff * (ahead + self.sums * h * np.cumsum(later - goal, axis=0) / (0.1 * h))
+        by_delay = -ahead[:, :, None]
         by_gain = -tau[:, :, None] * np.eye(n)
         by_body = Y[:, :, : 10 * bodies].reshape(len(Y), n, bodies, 10).sum(axis=-1)
-        parts = [by_gain, *(Y[:, :, at] for at in self._places.values())]
-        columns = np.concatenate([*parts, by_body, K, -ahead[:, :, None]], axis=2)
+        parts = [by_gain, *(Y[:, :, self._places[kind]] for kind in list(OF_JOINT)[1:])]
+        columns = np.concatenate([*parts, by_body, K, -dry, by_delay], axis=2)
         moved, efforts = np.empty_like(columns), np.empty_like(columns)
         held_steps.carry(M, K, D, columns, (gains, -1.0), h, (moved, efforts))
         share = (t - clock[0]) / h
@@ -242,8 +255,9 @@ def _guessed(loop: Loop, episodes: Sequence[Episode]) -> tuple[Array, Array]:
     slow = stiff + np.log(max(lags, 0.005))  # [s]
     dry, rotor = stiff + np.log(0.003), stiff - np.log(25.0**2)  # [rad], [(rad/s)²]
     guess = np.repeat([stiff, slow, dry, rotor], n)
-    guess = np.concatenate([guess, np.zeros(bodies + n), [LATE[0]]])
-    wide = np.repeat([*OF_JOINT.values(), MASS, ZERO, LATE[1]], [n] * len(OF_JOINT) + [bodies, n, 1])
+    guess = np.concatenate([guess, np.zeros(bodies + n), np.full(n, FALL[0]), [LATE[0]]])
+    counts = [n] * len(OF_JOINT) + [bodies, n, n, 1]
+    wide = np.repeat([*OF_JOINT.values(), MASS, ZERO, FALL[1], LATE[1]], counts)
     return guess, wide
 
 
