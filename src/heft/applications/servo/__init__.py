@@ -1,4 +1,4 @@
-"""`heft servo`: torque constant, back-EMF, friction and rotor of a servo on a bench, or of an arm of them."""
+"""`heft servo`: one servo on a bench, or an arm of them: torque, back-EMF, friction, rotor."""
 
 from typing import TYPE_CHECKING
 

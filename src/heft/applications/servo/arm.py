@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 from heft.arrays import Array
 from heft.dynamics import Armature, Coulomb, Drives, Sigmoid, Viscous, held_steps
@@ -31,6 +32,8 @@ STANDSTILL = 0.004  # speed s of Coulomb friction F tanh(w/s) [rad/s]
 SETTLE = 0.4  # [s] of an episode's begin, in which it may come to what its first state was not
 BLOCK = 2.0  # [s], whose errors count as one where intervals are found
 LEAST_BLOCKS = 8
+# Of a position, a step of an encoder of 4096 [rad]: within it servos rest where they like.
+LEAST_ERROR = 0.0015
 # Numbers of a joint, and how far their logarithms may be from the guess (standard deviations).
 OF_JOINT = {"stiffness": 1.0, "viscous": 1.0, "coulomb": 1.5, "armature": 1.0}
 MASS = 0.7  # likewise, of a body's mass from the file's
@@ -207,21 +210,42 @@ def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
             cure="give more episodes",
         )
     guess, wide = _guessed(loop, episodes)
-    values, spread = guess, np.full(len(loop.robot.joints), 0.01)  # [rad]
+    fast = [
+        np.abs(np.gradient(e.position, e.time, axis=0))[own]
+        for e, own in zip(episodes, scored, strict=True)
+    ]
+    values, spread = guess, [np.full_like(v, 0.01) for v in fast]  # [rad]
     for _ in range(3):  # with the errors' size of the fit before
         values = _descended(loop, episodes, scored, values, (guess, wide), spread)
         slopes, errors = _compared(loop, episodes, scored, values)
-        spread = np.sqrt(np.mean(np.concatenate(errors) ** 2, axis=0))
-    scaled = [s / spread[:, None] for s in slopes]
+        spread = _spread(np.concatenate(errors), fast)
+    scaled = [s / x[:, :, None] for s, x in zip(slopes, spread, strict=True)]
     hessian = sum(np.einsum("njp,njq->pq", s, s) for s in scaled) + np.diag(wide**-2.0)
     meat = np.diag(wide**-2.0)
-    for s, e, block, own in zip(scaled, errors, blocks, scored, strict=True):
-        scores = np.einsum("njp,nj->np", s, e / spread)
+    for s, e, x, block, own in zip(scaled, errors, spread, blocks, scored, strict=True):
+        scores = np.einsum("njp,nj->np", s, e / x)
         for b in np.unique(block[own]):
             total = scores[block[own] == b].sum(axis=0)
             meat += np.outer(total, total)
     inverse = np.linalg.inv(hessian)
-    return LoopFit(loop, values, inverse @ meat @ inverse, spread)
+    missed = np.sqrt(np.mean(np.concatenate(errors) ** 2, axis=0))
+    return LoopFit(loop, values, inverse @ meat @ inverse, missed)
+
+
+def _spread(errors: Array, fast: Sequence[Array]) -> list[Array]:
+    """Return the size of errors, which grows with the speed, since frames jitter.
+
+    Args:
+        errors: Of all episodes, shape (N, joints) [rad].
+        fast: Speeds of each, shape (n, joints) [rad/s].
+    """
+    squares, speeds = errors**2, np.concatenate(fast) ** 2
+    parts = [
+        nnls(np.stack([np.ones(len(v)), v], axis=1), e)[0]
+        for e, v in zip(squares.T, speeds.T, strict=True)
+    ]
+    still, moving = np.array(parts).T
+    return [np.sqrt(np.maximum(still, LEAST_ERROR**2) + moving * v**2) for v in fast]
 
 
 def _compared(
@@ -230,9 +254,7 @@ def _compared(
     """Return derivatives and errors of positions of each episode, where they are scored."""
     made = [loop.followed(values, e) for e in episodes]
     slopes = [s[own] for (_, s), own in zip(made, scored, strict=True)]
-    errors = [
-        (e.position - q)[own] for (q, _), e, own in zip(made, episodes, scored, strict=True)
-    ]
+    errors = [(e.position - q)[own] for (q, _), e, own in zip(made, episodes, scored, strict=True)]
     return slopes, errors
 
 
@@ -267,34 +289,33 @@ def _descended(
     scored: Sequence[Any],
     values: Array,
     belief: tuple[Array, Array],
-    spread: Array,
+    spread: Sequence[Array],
 ) -> Array:
     """Return the most likely numbers, by the steps of Levenberg and Marquardt."""
     guess, wide = belief
-    damping, cost, system = 1e-3, np.inf, None
-    trial = values
+    damping, cost, trial = 1e-3, np.inf, values
+    system: tuple[Array, Array] | None = None
     for _ in range(30):
         try:
             slopes, errors = _compared(loop, episodes, scored, trial)
             own = (trial - guess) / wide
-            reached = sum(float(np.sum((e / spread) ** 2)) for e in errors) + float(own @ own)
+            relative = [e / x for e, x in zip(errors, spread, strict=True)]
+            reached = sum(float(np.sum(e**2)) for e in relative) + float(own @ own)
         except SolverFailure:
             if system is None:
                 raise
             reached = np.inf
         if reached < cost:
             gain, cost, values = cost - reached, reached, trial
-            scaled = [s / spread[:, None] for s in slopes]
+            scaled = [s / x[:, :, None] for s, x in zip(slopes, spread, strict=True)]
             hessian = sum(np.einsum("njp,njq->pq", s, s) for s in scaled) + np.diag(wide**-2.0)
-            score = sum(
-                np.einsum("njp,nj->p", s, e / spread) for s, e in zip(scaled, errors, strict=True)
-            )
+            score = sum(np.einsum("njp,nj->p", s, e) for s, e in zip(scaled, relative, strict=True))
             system, damping = (hessian, score - own / wide), 0.3 * damping
             if gain < 1e-4 * cost:
                 break
         else:
             damping *= 10.0
-        if damping > 1e6:
+        if damping > 1e6 or system is None:
             break
         H, g = system
         trial = values + np.linalg.solve(H + damping * np.diag(np.diag(H)), g)

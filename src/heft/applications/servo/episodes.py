@@ -1,4 +1,4 @@
-"""Episodes of an arm's positions and goals: LeRobot's datasets of version 3, and logs of any format.
+"""Episodes of an arm's positions and goals: datasets of LeRobot, version 3, and logs of any format.
 
 A dataset (github.com/huggingface/lerobot) has `observation.state` and `action` by frame, in degrees
 or from −100 to 100 about the middle of the range that was calibrated (a gripper from 0 to 100), and
@@ -18,7 +18,7 @@ import numpy as np
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting, MissingSignal, require_one_of
-from heft.files import Number, OpenedFile, named, read_text
+from heft.files import Number, OpenedFile, named, read_text, section
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, is_log, read_table
 
@@ -59,6 +59,40 @@ class ArmBench:
                 argument="d_gain, i_gain",
                 cure="write gain = …, duty per rad of error, too",
             )
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A joint in a calibration of LeRobot's: its range in steps of the encoder.
+
+    Raises:
+        InvalidSetting: If it is none.
+    """
+
+    range_min: float
+    range_max: float
+    drive_mode: float = 0.0  # 1 where the log counts it the other way round
+    homing_offset: float = 0.0  # taken off by the servo itself
+    id: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.range_max - self.range_min <= COUNTS:
+            raise InvalidSetting(
+                "a joint's range is a part of a turn",
+                argument="range_min, range_max",
+                got=f"{self.range_min:g}, {self.range_max:g}",
+                expected=f"at most {COUNTS} steps, the larger one last",
+                cure="calibrate the arm anew",
+            )
+
+    @property
+    def width(self) -> float:
+        """The range [rad], negative where it is counted the other way round."""
+        turned = -1.0 if self.drive_mode else 1.0
+        return turned * (self.range_max - self.range_min) * 2.0 * np.pi / COUNTS
+
+
+CALIBRATION = named(section(Calibrated))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +220,11 @@ def _dataset(
             f"{', '.join(names)}; leave joints that the dataset lacks out of the model (fixed)",
         )
     order = [list(joints).index(j) for j in robot.joints]
-    columns = ("episode_index", "frame_index", *(f"{x}[{k}]" for x in (STATE, ACTION) for k in order))
+    columns = (
+        "episode_index",
+        "frame_index",
+        *(f"{x}[{k}]" for x in (STATE, ACTION) for k in order),
+    )
     files = sorted(folder.glob("data/**/*.parquet"))
     blocks = []
     for file in files:
@@ -200,9 +238,7 @@ def _dataset(
             "the dataset does not say its frames a second", argument=str(folder), got=f"fps {rate}"
         )
     seen = rows[:, 2:]
-    scale, middle = _units(
-        folder, seen, [names[k] for k in order], bench.unit, calibration
-    )
+    scale, middle = _units(folder, seen, [names[k] for k in order], bench.unit, calibration)
     angles = np.tile(scale, 2) * (seen - np.tile(middle, 2))
     opened = OpenedFile.at(folder)
     made = []
@@ -235,7 +271,7 @@ def _units(
         raise InvalidSetting(
             "−100 … 100 of a calibrated range are no angles without the calibration"
             if unit
-            else "whether the dataset counts degrees or −100 … 100 of a calibrated range is not said",
+            else "nothing says whether the dataset counts degrees or −100 … 100 of a range",
             argument=str(folder),
             got=f"values up to {most:.4g}",
             cure='write unit = "deg" or unit = "range" into the TOML of --bench'
@@ -251,20 +287,11 @@ def _units(
                 cure="give --calibration, the arm's JSON file, or a model whose gripper is fixed",
             )
         return turn, middle
-    stated = _object(calibration, "calibration")
+    stated = CALIBRATION(_object(calibration, "calibration"), str(calibration))
     for k, name in enumerate(names):
-        own = stated.get(name)
-        ends = [own.get(key) if isinstance(own, dict) else None for key in ("range_min", "range_max")]
-        if not all(isinstance(x, int | float) for x in ends) or not 0 < ends[1] - ends[0] <= COUNTS:
-            raise InvalidSetting(
-                "the calibration does not say a joint's range",
-                argument=str(calibration),
-                got=f"{name}: {own}"[:200],
-                expected='{"range_min": 700, "range_max": 3300, "drive_mode": 0, …} of each joint',
-            )
+        require_one_of(name, stated, f"joint '{name}' is not calibrated", str(calibration))
         if unit == "range" or gripper[k]:
-            width = (ends[1] - ends[0]) * 2.0 * np.pi / COUNTS
-            turn[k] = width / (100.0 if gripper[k] else 200.0) * (-1.0 if own.get("drive_mode") else 1.0)
+            turn[k] = stated[name].width / (100.0 if gripper[k] else 200.0)
     return turn, middle
 
 

@@ -25,7 +25,7 @@ from .identified import Quantity
 ARM_RESULTS = ("estimate.json", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
 TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
 SLOW = 100.0  # frames a second below which a rotor looks like any other lag
-OPEN = 0.4  # of what friction falls by with the speed, which no law of it tells beyond
+OPEN = 0.6  # of what friction falls by with the speed, which no law of it tells beyond
 WEIGHED = 0.005  # of a mass, its standard deviation where it was weighed
 UNITS = {
     "stiffness": "N·m/rad",
@@ -255,9 +255,10 @@ def identify_arm(
     progress(f"simulating the loop of {len(episodes)} episodes")
     found = IdentifiedArm(robot, bench, episodes, fitted(loop, episodes))
     if not any(name.endswith(".stiffness") for name in found.quantities):
+        off = float(np.degrees(found.fit.missed).max())
         raise FitError(
             "the episodes do not tell how stiff the servos are beside the known mass",
-            got=f"none to {TOLD:.0%}; positions missed by {np.degrees(found.fit.missed).max():.2g}°",
+            got=f"none to {TOLD:.0%}; positions missed by up to {off:.2g}°",
             cure=f"weigh {found.reference}, which they tell best; add episodes in which joints "
             "lift, hold and lower, far and with rests; see whether signs and zeros are the model's",
         )
