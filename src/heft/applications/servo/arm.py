@@ -34,6 +34,9 @@ BLOCK = 2.0  # [s], whose errors count as one where intervals are found
 LEAST_BLOCKS = 8
 # Of a position, a step of an encoder of 4096 [rad]: within it servos rest where they like.
 LEAST_ERROR = 0.0015
+# By which the variance of blocks left out is too small, since friction of another law than the
+# simulated one makes errors alike for longer than a block; chosen on simulated arms.
+MISFIT = 2.0
 # Numbers of a joint, and how far their logarithms may be from the guess (standard deviations).
 OF_JOINT = {"stiffness": 1.0, "viscous": 1.0, "coulomb": 1.5, "armature": 1.0}
 MASS = 0.7  # likewise, of a body's mass from the file's
@@ -193,7 +196,7 @@ class LoopFit:
 def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
     """Return the most likely numbers about guesses that are wide.
 
-    The covariance is that of the scores of blocks of `BLOCK`, whatever makes neighbouring errors
+    The covariance is that of leaving blocks of `BLOCK` out, whatever makes neighbouring errors
     alike, with what the guesses leave open.
 
     Raises:
@@ -221,15 +224,16 @@ def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
         spread = _spread(np.concatenate(errors), fast)
     scaled = [s / x[:, :, None] for s, x in zip(slopes, spread, strict=True)]
     hessian = sum(np.einsum("njp,njq->pq", s, s) for s in scaled) + np.diag(wide**-2.0)
-    meat = np.diag(wide**-2.0)
+    covariance = np.linalg.solve(hessian, np.linalg.solve(hessian, np.diag(wide**-2.0)).T)
     for s, e, x, block, own in zip(scaled, errors, spread, blocks, scored, strict=True):
-        scores = np.einsum("njp,nj->np", s, e / x)
+        relative = e / x
         for b in np.unique(block[own]):
-            total = scores[block[own] == b].sum(axis=0)
-            meat += np.outer(total, total)
-    inverse = np.linalg.inv(hessian)
+            part, missing = s[block[own] == b], relative[block[own] == b]
+            score = np.einsum("njp,nj->p", part, missing)
+            moved = np.linalg.solve(hessian - np.einsum("njp,njq->pq", part, part), score)
+            covariance += MISFIT * np.outer(moved, moved)
     missed = np.sqrt(np.mean(np.concatenate(errors) ** 2, axis=0))
-    return LoopFit(loop, values, inverse @ meat @ inverse, missed)
+    return LoopFit(loop, values, covariance, missed)
 
 
 def _spread(errors: Array, fast: Sequence[Array]) -> list[Array]:
