@@ -27,6 +27,7 @@ from heft.applications.servo import (
     ArmBench,
     Bench,
     Episode,
+    IdentifiedArm,
     arm,
     hidden,
     identify_arm,
@@ -55,12 +56,17 @@ def episodes_of(truth: ServoArm, count: int, seconds: float, seed: int) -> list[
 
 @pytest.fixture(scope="module")
 def truth() -> ServoArm:
-    return ServoArm.drawn(np.random.default_rng(21), 3)
+    return replace(ServoArm.drawn(np.random.default_rng(21), 3), jitter=0.0005)
 
 
 @pytest.fixture(scope="module")
 def episodes(truth: ServoArm) -> list[Episode]:
-    return episodes_of(truth, 4, 12.0, 22)
+    return episodes_of(truth, 5, 12.0, 22)
+
+
+@pytest.fixture(scope="module")
+def free(episodes: list[Episode]) -> IdentifiedArm:
+    return identify_arm(robot_of(3), ArmBench(), episodes)
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +120,13 @@ def test_the_loop_is_that_of_an_independent_simulator(loop: arm.Loop, truth: Ser
     assert np.abs(missed[episode.time > 0.5]).max() < 0.003  # [rad]: two steps of 4096, as delays
 
 
-def test_intervals_of_a_simulated_arm_hold_the_truth(
-    truth: ServoArm, episodes: list[Episode]
-) -> None:
-    """At the scale of one weighed link; of 13 or so at 95 % two may be outside, none by half."""
+def test_intervals_of_a_simulated_arm_hold_the_truth(truth: ServoArm, free: IdentifiedArm) -> None:
+    """At the scale of one weighed link; of nine or so at 95 % two may be outside, none far."""
     true = truth.truth()
-    free = identify_arm(robot_of(3), ArmBench(), episodes)
     bench = ArmBench(known={free.reference: true[f"{free.reference}.mass"]})
     found = replace(free, bench=bench)
     apart = {n: abs(q.value - true[n]) / q.std for n, q in found.quantities.items()}
-    assert len(apart) >= 10 and sum(z > 1.96 for z in apart.values()) <= 2, apart
+    assert len(apart) >= 8 and sum(z > 1.96 for z in apart.values()) <= 2, apart
     assert max(apart.values()) < 3.5, apart
     assert not any(n.endswith("armature") for n in apart)  # 50 Hz
     assert "rotors and the delay are not told" in found.text()
@@ -137,16 +140,15 @@ def test_intervals_of_a_simulated_arm_hold_the_truth(
     assert "no mass is known" in free.text()
 
 
-def test_files_say_to_mujoco_what_was_found(episodes: list[Episode]) -> None:
-    found = identify_arm(robot_of(3), ArmBench(), episodes[:2])
-    numbers = {n: q.value for n, q in found.all_quantities.items()}
-    content, mjcf, lab, pace = found.files()
+def test_files_say_to_mujoco_what_was_found(free: IdentifiedArm) -> None:
+    numbers = {n: q.value for n, q in free.all_quantities.items()}
+    content, mjcf, lab, pace = free.files()
     model = mujoco.MjModel.from_xml_string(mjcf)
     for k, joint in enumerate(JOINTS[:3]):
         assert model.actuator(joint).gainprm[0] == pytest.approx(numbers[f"{joint}.stiffness"])
         assert model.joint(joint).armature[0] == pytest.approx(numbers[f"{joint}.armature"])
         assert model.body(LINKS[k][0]).mass[0] == pytest.approx(numbers[f"{LINKS[k][0]}.mass"])
-    assert json.loads(content)["reference"] == found.reference
+    assert json.loads(content)["reference"] == free.reference
     assert json.loads(pace)["joint_order"] == list(JOINTS[:3]) and "VISCOUS" in lab
 
 
@@ -203,6 +205,18 @@ def test_logs_of_other_formats_are_the_same(tmp_path: Path, episodes: list[Episo
     made = open_episodes([tmp_path], robot_of(3), ArmBench())
     assert [len(e.time) for e in made] == [len(e.time) for e in episodes[:2]]
     assert np.allclose(made[1].goal, episodes[1].goal)
+
+
+def test_another_gain_than_the_duty_shows_is_refused(
+    tmp_path: Path, episodes: list[Episode]
+) -> None:
+    e, gain = episodes[0], 1.5
+    kinds = {"q": e.position, "q_ref": e.goal, "u": np.clip(gain * (e.goal - e.position), -1, 1)}
+    columns = {f"{c}.{j}": x[:, k] for c, x in kinds.items() for k, j in enumerate(JOINTS[:3])}
+    np.savez(tmp_path / "log.npz", t=e.time, **columns)  # type: ignore[arg-type]
+    assert open_episodes([tmp_path / "log.npz"], robot_of(3), ArmBench(gain=gain))
+    with pytest.raises(InvalidSetting, match="gain is not the stated one"):
+        open_episodes([tmp_path / "log.npz"], robot_of(3), ArmBench(gain=1.3 * gain))
 
 
 def without_goals(folder: Path) -> None:

@@ -22,6 +22,9 @@ from heft.files import Number, OpenedFile, named, read_text, section
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, is_log, read_table
 
+from .bench import ServoLog
+from .firmware import Firmware
+
 COUNTS = 4096  # of an encoder, a turn
 STATE, ACTION = "observation.state", "action"
 
@@ -130,7 +133,7 @@ def open_episodes(
 
     Raises:
         InputError: If something cannot be read, a goal is missing, or angles are in a unit that
-            nothing says.
+            nothing says; if the firmware's gain is not the stated one, as duty shows it.
     """
     for what, stated in (("turned", bench.turned), ("zero", bench.zero or {})):
         for joint in stated:
@@ -141,10 +144,12 @@ def open_episodes(
             found += _dataset(path, robot, bench, calibration)
         elif path.is_dir():
             found += [
-                _log(p, robot, columns) for p in sorted(path.iterdir()) if is_log(p) and p.is_file()
+                _log(p, robot, bench, columns)
+                for p in sorted(path.iterdir())
+                if is_log(p) and p.is_file()
             ]
         else:
-            found.append(_log(path, robot, columns))
+            found.append(_log(path, robot, bench, columns))
     if not found:
         raise InvalidRecording(
             "no episode is given",
@@ -177,16 +182,21 @@ def open_episodes(
     return made
 
 
-def _log(path: Path, robot: Robot, columns: ColumnMap | None) -> Episode:
+def _log(path: Path, robot: Robot, bench: ArmBench, columns: ColumnMap | None) -> Episode:
+    """Return a log of any format; duty that it holds is to be that of the stated gain."""
     recording = Recording.open(path, columns, robot.joints)
-    q, goal = ([f"{kind}.{j}" for j in robot.joints] for kind in ("q", "q_ref"))
-    recording.require(q, "says where the arm is")
-    _require_goal(path, [n for n in goal if n not in recording.sources])
-    block = recording.whole(q + goal)
-    n = len(q)
-    return Episode(
-        path.name, block.time, block.values[:, :n], block.values[:, n:], OpenedFile.at(path)
-    )
+    names = [[f"{kind}.{j}" for j in robot.joints] for kind in ("q", "q_ref")]
+    recording.require(names[0], "says where the arm is")
+    _require_goal(path, [n for n in names[1] if n not in recording.sources])
+    q, goal = (recording.whole(own).values for own in names)
+    time, file = recording.whole(names[0]).time, OpenedFile.at(path)
+    for k, joint in enumerate(robot.joints):
+        if bench.gain is not None and f"u.{joint}" in recording.sources:
+            duty, ones = recording.whole([f"u.{joint}"]).values[:, 0], np.ones(len(time))
+            angles = (time, q[:, k], goal[:, k])
+            log = ServoLog(path.name, *angles, duty, ones, ones > 0.0, np.nan, np.nan, file)
+            Firmware.read_off([log], bench.gain)
+    return Episode(path.name, time, q, goal, file)
 
 
 def _require_goal(path: Path, missing: Sequence[str]) -> None:

@@ -167,7 +167,7 @@ class IdentifiedArm:
                 "",
                 table(("", "mass [kg]", "file"), links),
                 "",
-                "stiffness·(goal − position) = arm + viscous·w + coulomb·sign(w) + armature·dw/dt, "
+                "stiffness·(goal − position) = arm + viscous·w + coulomb·sign(w) + armature·dw/dt",
                 f"± 95 %, by position and goal of {count} episode{'s' * (count != 1)}; positions "
                 f"missed by {missed}°",
                 *(f"note: {note}" for note in self.notes),
