@@ -71,34 +71,48 @@ def excite(
 
 
 def servo(
-    bench: Path,
+    model: Path,
     *logs: Path,
     out: Path = Path("servo"),
     columns: Map = None,
+    calibration: Path | None = None,
+    bench: Path | None = None,
     replay: bool = False,
     quiet: Quiet = False,
 ) -> None:
-    """Identify a servo on a bench: torque per volt, back-EMF, friction, rotor inertia.
+    """Identify a servo on a bench, or an arm of servos: torque, back-EMF, friction, rotors.
 
-    Leaves a folder: every number with its interval (estimate.json), the names of BAM's files
-    (bam.json) and MuJoCo's joint and motor (servo.xml).
+    Leaves a folder: every number with its interval (estimate.json); of a bench the names of BAM's
+    files (bam.json) and MuJoCo's joint and motor (servo.xml), of an arm models for MuJoCo
+    (robot.xml), Isaac Lab and PACE.
 
     Parameters
     ----------
-    bench
+    model
         TOML of the bench: mass [kg] and length [m] of the arm, full_duty (what 100 % is in the
-        logs, 885 of Dynamixel's), voltage [V] if it is not logged.
+        logs, 885 of Dynamixel's), voltage [V] if it is not logged. Of an arm its URDF or MJCF.
     logs
         JSON of position, goal_position, load, input_volts, torque_enable and timestamp by row, or
-        any other log with q.servo, q_ref.servo and u.servo.
+        any other log with q.servo, q_ref.servo and u.servo. Of an arm a dataset of LeRobot, or
+        logs with q and q_ref of each joint, or a folder of them.
     out
         Folder for the results.
+    calibration
+        JSON with which the arm of a LeRobot dataset was calibrated.
+    bench
+        TOML of an arm: masses that are known ([known] LINK = kg), the firmware's gains, unit of the
+        dataset, zeros.
     replay
-        Run the logs' goals by MuJoCo from servo.xml, and say how far it is off.
+        Run the logs' goals by MuJoCo from servo.xml, and say how far it is off; of a bench.
     """
-    from heft.applications.servo import identify_files
+    from heft.applications.servo import identify_arm_files, identify_files
 
-    result = identify_files(bench, logs, out, columns, progress_unless(quiet))
+    if model.suffix.lower() != ".toml":
+        report = progress_unless(quiet)
+        found = identify_arm_files(model, logs, out, bench, calibration, columns, report)
+        message(f"{found.text()}\n\n{shown(out)}")
+        return
+    result = identify_files(model, logs, out, columns, progress_unless(quiet))
     message(f"{result.text()}\n\n{shown(out)}")
     if replay:
         message(result.replayed())

@@ -1,4 +1,4 @@
-"""`heft servo`: torque constant, back-EMF, friction and rotor of one servo on a bench."""
+"""`heft servo`: one servo on a bench, or an arm of them: torque, back-EMF, friction, rotor."""
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from . import hidden
     from .bench import Bench, ServoLog, open_logs
     from .firmware import Firmware
+    from .episodes import ArmBench, Episode, open_episodes
+    from .identified_arm import IdentifiedArm, identify_arm, identify_arm_files
     from .identified import IdentifiedServo, identify_bench, identify_files
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

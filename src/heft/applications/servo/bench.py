@@ -50,6 +50,9 @@ class Bench:
     full_duty: Annotated[float | None, Number("a full duty is positive", above=0.0)] = None
     # the firmware's: duty per rad of position error; times the log's `kp` where that is logged
     gain: Annotated[float | None, Number("a gain is positive", above=0.0)] = None
+    # beside it, not times `kp`: duty per rad/s of the error's rate, and per rad·s of its sum
+    d_gain: Annotated[float, Number("a gain is not negative", 0.0)] = 0.0
+    i_gain: Annotated[float, Number("a gain is not negative", 0.0)] = 0.0
 
     @property
     def moment(self) -> float:

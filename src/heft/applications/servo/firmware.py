@@ -9,7 +9,7 @@ import numpy as np
 
 from heft.errors import InvalidSetting
 
-from .bench import Bench, ServoLog
+from .bench import ServoLog
 
 LATEST = 6  # samples by which duty may follow position and goal
 SATURATED = 0.98  # of the largest duty, from which it is taken for clipped
@@ -29,11 +29,14 @@ class Firmware:
     per_unit: bool  # whether the gain is per unit of the gain that logs state
 
     @staticmethod
-    def read_off(logs: Sequence[ServoLog], bench: Bench) -> Firmware | None:
+    def read_off(logs: Sequence[ServoLog], stated: float | None) -> Firmware | None:
         """Return the controller; None if logs lack duty or goal, or it is no proportional one.
 
+        Args:
+            stated: Its gain as the bench states it.
+
         Raises:
-            InvalidSetting: If the bench states another gain.
+            InvalidSetting: If that is another one.
         """
         per_unit = all(np.isfinite(log.gain) for log in logs)
         controllers = [f for log in logs if (f := _of_log(log, log.gain if per_unit else 1.0))]
@@ -42,11 +45,11 @@ class Firmware:
         gains, shares, late = np.array(controllers).T
         middle = float(np.median(gains))
         most = max(float(np.abs(log.duty).max()) for log in logs if log.duty is not None)
-        if bench.gain is not None and abs(middle / bench.gain - 1.0) > 0.1:
+        if stated is not None and abs(middle / stated - 1.0) > 0.1:
             raise InvalidSetting(
                 "the firmware's gain is not the stated one",
                 argument="gain",
-                got=f"{bench.gain:.4g}",
+                got=f"{stated:.4g}",
                 expected=f"{middle:.4g} duty per rad{' and unit of kp' if per_unit else ''}, as "
                 f"the logs' duty shows (R² {shares.min():.4f})",
                 cure="leave gain out of the bench's TOML: it is read off",

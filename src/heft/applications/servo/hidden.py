@@ -1,6 +1,7 @@
 """A servo told by position and goal alone: its loop is closed in simulation, and fitted.
 
-What the firmware gives is not logged, so it is simulated: `duty = clip(P (goal − q), ±1)`, and the
+What the firmware gives is not logged, so it is simulated: `duty = clip(P (goal − q), ±1)`, D and I
+of the error as the bench states them (a sum begins with a stretch, and while torque is on). The
 arm follows from short stretches' first states, each a start of its own. Sensitivities are those of
 the very steps, by complex steps of 1e-20 in each number, which difference nothing [Squire1998].
 Dry friction is `F tanh(w/s) (1 + static exp(−(w/w_s)²))`, so that a position that holds drifts by
@@ -94,8 +95,11 @@ def followed(values: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
     _, goal, on, supply = s.signals
     places, duties = np.empty((2, *q.shape, goal.shape[1]), dtype=complex)
     share = STEP / (bench.inertia + armature)
+    total, rate = np.zeros_like(q), np.gradient(goal, STEP, axis=1)
     for k in range(goal.shape[1]):
-        duty = s.gain * (goal[:, k] - q)
+        error = goal[:, k] - q
+        total = (total + STEP * error) * on[:, k]
+        duty = s.gain * error + bench.d_gain * (rate[:, k] - v) + bench.i_gain * total
         duty = np.where(np.abs(duty.real) > 1.0, np.sign(duty.real), duty) * on[:, k]
         places[:, :, k], duties[:, :, k] = q, duty
         pull = bench.moment * np.sin(q)

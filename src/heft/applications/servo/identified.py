@@ -271,7 +271,7 @@ def identify_bench(
         raise InvalidRecording("no log is given", cure="give at least one log of the bench")
     released = by_duty.is_released(logs)
     if all(log.duty is not None for log in logs):
-        firmware = Firmware.read_off(logs, bench)
+        firmware = Firmware.read_off(logs, bench.gain)
         fit = by_duty.fitted(logs, bench, released, progress)
         values, covariance = by_duty.divided(fit)
         names = [{"arm": "A", "back_emf": "B"}.get(n, n) for n in fit.problem.plant.labels.names]

@@ -1,0 +1,326 @@
+"""An arm of servos told by positions and goals alone: its loop is closed in simulation, and fitted.
+
+Each joint is a servo: a spring `A·V·gain` between goal and position, back-EMF and viscous friction
+as one, Coulomb friction, a rotor. Each body is the model file's, its mass off by a factor. All of
+them scaled alike move alike, so that one mass that is known is the scale; without one only ratios
+are told. Numbers are found as logarithms: they stay positive, and a ratio is a difference.
+
+The arm follows an episode's goals from its first state on (`dynamics.held_steps`); sensitivities
+are those of the very steps. Goals are held from frame to frame, and come late by an unknown time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from heft.arrays import Array
+from heft.dynamics import Armature, Coulomb, Drives, Sigmoid, Viscous, held_steps
+from heft.errors import FitError, SolverFailure
+from heft.models import Robot
+from heft.simulation import SimulatedRobot
+
+from .episodes import Episode
+
+STEP = 0.005  # longest of the simulation [s]
+STANDSTILL = 0.004  # speed s of Coulomb friction F tanh(w/s) [rad/s]
+SETTLE = 0.4  # [s] of an episode's begin, in which it may come to what its first state was not
+BLOCK = 2.0  # [s], whose errors count as one where intervals are found
+LEAST_BLOCKS = 8
+# Of a position, a step of an encoder of 4096 [rad]: within it servos rest where they like.
+LEAST_ERROR = 0.0015
+# By which the variance of blocks left out is too small, since friction of another law than the
+# simulated one makes errors alike for longer than a block; chosen on simulated arms.
+MISFIT = 2.0
+# Numbers of a joint, and how far their logarithms may be from the guess (standard deviations).
+OF_JOINT = {"stiffness": 1.0, "viscous": 1.0, "coulomb": 1.5, "armature": 1.0}
+MASS = 0.7  # likewise, of a body's mass from the file's
+ZERO = 0.05  # how far a joint's zero may be from the model file's [rad]
+FALL = (0.2, 0.3)  # of Coulomb friction, by which it falls over `FALLEN`, and how far from that
+FALLEN = 0.15  # [rad/s]
+LATE = (0.01, 0.03)  # delay of goals, and how far it may be from that [s]
+
+
+def with_servos(robot: Robot) -> Robot:
+    """Return a robot whose drives have the terms of servos, whatever they had."""
+    terms = (Armature(), Viscous(), Coulomb(), Sigmoid(FALLEN))
+    return replace(robot, drives=Drives(tuple(replace(d, terms=terms) for d in robot.drives)))
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """An arm of servos that follows goals; numbers are `names`, shape (k,)."""
+
+    robot: Robot  # with the drives of `with_servos`
+    damps: float = 0.0  # firmware's D over P [s]
+    sums: float = 0.0  # firmware's I over P [1/s]
+    reach: float = np.inf  # position error at which the duty is 100 % [rad]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Logarithms of the joints' numbers and bodies' masses, then zeros and the delay."""
+        joints = self.robot.joints
+        return (
+            *(f"{j}.{kind}" for kind in OF_JOINT for j in joints),
+            *(f"{b}.mass" for b in self.robot.tree.names),
+            *(f"{j}.zero" for j in joints),
+            *(f"{j}.fall" for j in joints),
+            "delay",
+        )
+
+    @cached_property
+    def _simulated(self) -> SimulatedRobot:
+        return SimulatedRobot(self.robot, STANDSTILL)
+
+    @cached_property
+    def _file(self) -> Array:
+        return self.robot.written_bodies().reshape(-1, 10)
+
+    @cached_property
+    def _places(self) -> Mapping[str, list[int]]:
+        """Where each joint's number stands among the standard parameters, by kind."""
+        own = 10 * len(self.robot.tree.names)
+        kinds = {"viscous": Viscous, "coulomb": Coulomb, "armature": Armature, "fall": Sigmoid}
+        columns = list(enumerate(self.robot.drive_columns, own))
+        made = {
+            kind: {d: k for k, (d, term) in columns if isinstance(term, wanted)}
+            for kind, wanted in kinds.items()
+        }
+        return {kind: [at[d] for d in range(len(self.robot.joints))] for kind, at in made.items()}
+
+    def standard(self, values: Array) -> Array:
+        """Return the standard parameters of numbers."""
+        n, made = len(self.robot.joints), np.zeros(len(self.robot.labels))
+        for k, kind in enumerate(OF_JOINT):
+            if kind in self._places:
+                made[self._places[kind]] = np.exp(values[k * n : (k + 1) * n])
+        first = len(OF_JOINT) * n
+        factors = np.exp(values[first : first + len(self._file)])
+        made[: self._file.size] = (factors[:, None] * self._file).ravel()
+        made[self._places["fall"]] = -values[-1 - n : -1] * made[self._places["coulomb"]]
+        return made
+
+    def torque(self, position: Array, acceleration: Array) -> Array:
+        """Return the torque of the file's bodies from standstill, shape (N, joints) [N·m]."""
+        made, chosen = np.zeros(len(self.robot.labels)), tuple(range(self._file.size))
+        still = np.zeros_like(position)
+        Y = self._simulated.linearised(position, still, acceleration, made, chosen)[3]
+        return np.asarray(Y @ self._file.ravel())
+
+    def goals(self, episode: Episode, clock: Array, step: float, delay: float) -> Array:
+        """Return the mean goal of each step, as late as it comes, shape (N, joints) [rad]."""
+        t, held = episode.time, episode.goal
+        if np.isfinite(self.reach):  # a duty of 100 % is that of a nearer goal
+            held = np.clip(held, episode.position - self.reach, episode.position + self.reach)
+        early = t[0] - 1.0  # [s], the first goal was there before
+        knots = np.concatenate([[early], t, [t[-1] + 1.0]])
+        heights = np.concatenate([held[:1], held])
+        total = np.zeros((len(knots), held.shape[1]))
+        total[1:] = np.cumsum(np.diff(knots)[:, None] * heights, axis=0)
+        begins = np.append(clock, clock[-1] + step) - delay
+        summed = np.stack([np.interp(begins, knots, x) for x in total.T], axis=1)
+        return np.asarray(np.diff(summed, axis=0) / step)
+
+    def followed(self, values: Array, episode: Episode, slopes: bool = True) -> tuple[Array, Array]:
+        """Return positions at an episode's times, and their derivatives by the numbers.
+
+        Returns:
+            Positions, shape (N, joints) [rad], and derivatives, shape (N, joints, k).
+
+        Raises:
+            SolverFailure: If the simulated arm does not stay finite.
+        """
+        n, t = len(self.robot.joints), episode.time
+        frame = float(np.median(np.diff(t)))
+        h = frame / np.ceil(frame / STEP - 1e-6)
+        clock = t[0] + h * np.arange(int(np.ceil((t[-1] - t[0]) / h)) + 1)
+        stiff, zero, delay = np.exp(values[:n]), values[-1 - 2 * n : -1 - n], values[-1]
+        goal = self.goals(episode, clock, h, delay)
+        later = self.goals(episode, clock, h, delay + 0.1 * h)
+        wanted = np.zeros((len(clock), 3, n))
+        wanted[:, 0] = goal + zero
+        wanted[:, 2] = stiff * self.damps * np.gradient(goal, h, axis=0)
+        # The position is held over a step, too: half of one is taken back.
+        gains = np.stack([stiff, stiff * (self.damps + 0.5 * h), stiff * self.sums])
+        standard, model = self.standard(values), self._simulated
+        start = np.stack([episode.start[0] + zero, episode.start[1]])
+        log, done = model.driven(model.numbers(standard), gains, start, wanted, h, -1.0)
+        if done < len(clock) or not np.isfinite(log).all():
+            raise SolverFailure(
+                "the simulated arm does not stay finite",
+                argument=episode.name,
+                got=f"at {clock[min(done, len(clock) - 1)]:.3f} s",
+                cure="look at the model file's masses, and at the joints' signs and zeros",
+            )
+        q, v, a, tau = log
+        places = np.stack([np.interp(t, clock, x) for x in (q - zero).T], axis=1)
+        if not slopes:
+            return places, np.empty((0, n, 0))
+        bodies = len(self._file)
+        chosen = tuple(range(len(standard)))
+        M, K, D, Y = model.linearised(q + 0.5 * h * v, v + 0.5 * h * a, a, standard, chosen)
+        dry = Y[:, :, self._places["fall"]] * standard[self._places["coulomb"]]
+        Y = Y * standard  # by logarithms
+        Y[:, :, self._places["coulomb"]] += Y[:, :, self._places["fall"]]
+        ahead = (later - goal) / (0.1 * h)
+        ahead = ahead + self.damps * np.gradient(ahead, h, axis=0)
+        ahead = stiff * (ahead + self.sums * h * np.cumsum(later - goal, axis=0) / (0.1 * h))
+        by_delay = -ahead[:, :, None]
+        by_gain = -tau[:, :, None] * np.eye(n)
+        by_body = Y[:, :, : 10 * bodies].reshape(len(Y), n, bodies, 10).sum(axis=-1)
+        parts = [by_gain, *(Y[:, :, self._places[kind]] for kind in list(OF_JOINT)[1:])]
+        columns = np.concatenate([*parts, by_body, K, -dry, by_delay], axis=2)
+        moved, efforts = np.empty_like(columns), np.empty_like(columns)
+        held_steps.carry(M, K, D, columns, (gains, -1.0), h, (moved, efforts))
+        share = (t - clock[0]) / h
+        first = np.clip(share.astype(int), 0, len(clock) - 2)
+        share = np.clip(share - first, 0.0, 1.0)[:, None, None]
+        return places, (1.0 - share) * moved[first] + share * moved[first + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class LoopFit:
+    """Numbers of a loop, as episodes tell them."""
+
+    loop: Loop
+    values: Array  # shape (k,)
+    covariance: Array  # shape (k, k)
+    missed: Array  # root mean square errors of positions, shape (joints,) [rad]
+
+
+def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
+    """Return the most likely numbers about guesses that are wide.
+
+    The covariance is that of leaving blocks of `BLOCK` out, whatever makes neighbouring errors
+    alike, with what the guesses leave open.
+
+    Raises:
+        FitError: If the episodes are too short, or the simulated arm does not stay finite.
+    """
+    scored = [e.time >= e.time[0] + SETTLE for e in episodes]
+    blocks = [np.floor((e.time - e.time[0]) / BLOCK) for e in episodes]
+    count = sum(len(np.unique(b[s])) for b, s in zip(blocks, scored, strict=True))
+    if count < LEAST_BLOCKS:
+        raise FitError(
+            "the episodes are too short",
+            got=f"{count} pieces of {BLOCK:g} s",
+            expected=f"{LEAST_BLOCKS}",
+            cure="give more episodes",
+        )
+    guess, wide = _guessed(loop, episodes)
+    fast = [
+        np.abs(np.gradient(e.position, e.time, axis=0))[own]
+        for e, own in zip(episodes, scored, strict=True)
+    ]
+    values, spread = guess, [np.full_like(v, 0.01) for v in fast]  # [rad]
+    for _ in range(3):  # with the errors' size of the fit before
+        values = _descended(loop, episodes, scored, values, (guess, wide), spread)
+        slopes, errors = _compared(loop, episodes, scored, values)
+        spread = _spread(np.concatenate(errors), fast)
+    scaled = [s / x[:, :, None] for s, x in zip(slopes, spread, strict=True)]
+    hessian = sum(np.einsum("njp,njq->pq", s, s) for s in scaled) + np.diag(wide**-2.0)
+    covariance = np.linalg.solve(hessian, np.linalg.solve(hessian, np.diag(wide**-2.0)).T)
+    for s, e, x, block, own in zip(scaled, errors, spread, blocks, scored, strict=True):
+        relative = e / x
+        for b in np.unique(block[own]):
+            part, missing = s[block[own] == b], relative[block[own] == b]
+            score = np.einsum("njp,nj->p", part, missing)
+            moved = np.linalg.solve(hessian - np.einsum("njp,njq->pq", part, part), score)
+            covariance += MISFIT * np.outer(moved, moved)
+    missed = np.sqrt(np.mean(np.concatenate(errors) ** 2, axis=0))
+    return LoopFit(loop, values, covariance, missed)
+
+
+def _spread(errors: Array, fast: Sequence[Array]) -> list[Array]:
+    """Return the size of errors, which grows with the speed, since frames jitter.
+
+    Args:
+        errors: Of all episodes, shape (N, joints) [rad].
+        fast: Speeds of each, shape (n, joints) [rad/s].
+    """
+    squares, speeds = errors**2, np.concatenate(fast) ** 2
+    parts = [
+        nnls(np.stack([np.ones(len(v)), v], axis=1), e)[0]
+        for e, v in zip(squares.T, speeds.T, strict=True)
+    ]
+    still, moving = np.array(parts).T
+    return [np.sqrt(np.maximum(still, LEAST_ERROR**2) + moving * v**2) for v in fast]
+
+
+def _compared(
+    loop: Loop, episodes: Sequence[Episode], scored: Sequence[Any], values: Array
+) -> tuple[list[Array], list[Array]]:
+    """Return derivatives and errors of positions of each episode, where they are scored."""
+    made = [loop.followed(values, e) for e in episodes]
+    slopes = [s[own] for (_, s), own in zip(made, scored, strict=True)]
+    errors = [(e.position - q)[own] for (q, _), e, own in zip(made, episodes, scored, strict=True)]
+    return slopes, errors
+
+
+def _guessed(loop: Loop, episodes: Sequence[Episode]) -> tuple[Array, Array]:
+    """Return the numbers to begin with, and how far they may be from them.
+
+    A goal is ahead of a position by what gravity pulls of a spring, and by what speed drags.
+    """
+    n, bodies = len(loop.robot.joints), len(loop.robot.tree.names)
+    pulls, speeds, errors = [], [], []
+    for e in episodes:
+        still = np.zeros_like(e.position)
+        pulls.append(loop.torque(e.position, still))
+        speeds.append(np.gradient(e.position, e.time, axis=0))
+        errors.append(e.goal - e.position)
+    pull, speed, error = (np.concatenate(x).ravel() for x in (pulls, speeds, errors))
+    bends, lags = np.linalg.lstsq(np.stack([pull, speed], axis=1), error, rcond=None)[0]
+    bends = max(bends, 0.01 / max(float(np.abs(pull).max()), 1e-6))  # [rad] by all of gravity
+    stiff = np.log(1.0 / bends)
+    slow = stiff + np.log(max(lags, 0.005))  # [s]
+    dry, rotor = stiff + np.log(0.003), stiff - np.log(25.0**2)  # [rad], [(rad/s)²]
+    guess = np.repeat([stiff, slow, dry, rotor], n)
+    guess = np.concatenate([guess, np.zeros(bodies + n), np.full(n, FALL[0]), [LATE[0]]])
+    counts = [n] * len(OF_JOINT) + [bodies, n, n, 1]
+    wide = np.repeat([*OF_JOINT.values(), MASS, ZERO, FALL[1], LATE[1]], counts)
+    return guess, wide
+
+
+def _descended(
+    loop: Loop,
+    episodes: Sequence[Episode],
+    scored: Sequence[Any],
+    values: Array,
+    belief: tuple[Array, Array],
+    spread: Sequence[Array],
+) -> Array:
+    """Return the most likely numbers, by the steps of Levenberg and Marquardt."""
+    guess, wide = belief
+    damping, cost, trial = 1e-3, np.inf, values
+    system: tuple[Array, Array] | None = None
+    for _ in range(30):
+        try:
+            slopes, errors = _compared(loop, episodes, scored, trial)
+            own = (trial - guess) / wide
+            relative = [e / x for e, x in zip(errors, spread, strict=True)]
+            reached = sum(float(np.sum(e**2)) for e in relative) + float(own @ own)
+        except SolverFailure:
+            if system is None:
+                raise
+            reached = np.inf
+        if reached < cost:
+            gain, cost, values = cost - reached, reached, trial
+            scaled = [s / x[:, :, None] for s, x in zip(slopes, spread, strict=True)]
+            hessian = sum(np.einsum("njp,njq->pq", s, s) for s in scaled) + np.diag(wide**-2.0)
+            score = sum(np.einsum("njp,nj->p", s, e) for s, e in zip(scaled, relative, strict=True))
+            system, damping = (hessian, score - own / wide), 0.3 * damping
+            if gain < 1e-4 * cost:
+                break
+        else:
+            damping *= 10.0
+        if damping > 1e6 or system is None:
+            break
+        H, g = system
+        trial = values + np.linalg.solve(H + damping * np.diag(np.diag(H)), g)
+    return values

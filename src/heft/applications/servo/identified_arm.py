@@ -1,0 +1,297 @@
+"""What the servos of an arm are, and its links' masses: the result, its text and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from heft import __version__
+from heft.arrays import Array
+from heft.display import rounded, table
+from heft.errors import FitError, InvalidSetting, require_one_of
+from heft.files import json_text, new_folder, read_toml, require_own, section
+from heft.fit import NORMAL
+from heft.models import SIMULATORS, JointFields, Robot, export, shown
+from heft.recordings import ColumnMap
+
+from .arm import OF_JOINT, Loop, LoopFit, fitted, with_servos
+from .episodes import ArmBench, Episode, open_episodes
+from .identified import Quantity
+
+ARM_RESULTS = ("estimate.json", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
+TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
+SLOW = 100.0  # frames a second below which a rotor looks like any other lag
+OPEN = 0.6  # of what friction falls by with the speed, which no law of it tells beyond
+WEIGHED = 0.005  # of a mass, its standard deviation where it was weighed
+UNITS = {
+    "stiffness": "N·m/rad",
+    "viscous": "N·m·s/rad",
+    "coulomb": "N·m",
+    "armature": "kg·m²",
+    "mass": "kg",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class IdentifiedArm:
+    """Result of `heft servo` of an arm."""
+
+    robot: Robot
+    bench: ArmBench
+    episodes: Sequence[Episode]
+    fit: LoopFit
+
+    @cached_property
+    def _scaled(self) -> tuple[Array, Array, str]:
+        """Logarithms of joints' and bodies' numbers, their covariance, and the link told best.
+
+        All of them may be scaled alike: what is known of masses says by how much. Where none is,
+        that of the link told best is taken for the file's.
+        """
+        fit, n, bodies = self.fit, len(self.robot.joints), self.robot.tree.names
+        first = len(OF_JOINT) * n
+        last = first + len(bodies)
+        fall = slice(last + n, last + 2 * n)
+        # Friction that is stated is that of sliding. How it goes on to fall is not told: a part of
+        # what it fell by is left open.
+        gone = np.clip(fit.values[fall], -0.5, 0.9)
+        slope = np.eye(len(fit.values))
+        slope[np.arange(2 * n, 3 * n), np.arange(fall.start, fall.stop)] = -1.0 / (1.0 - gone)
+        values = fit.values[:last].copy()
+        values[2 * n : 3 * n] += np.log(1.0 - gone)
+        spread = (slope @ fit.covariance @ slope.T)[:last, :last]
+        at = np.arange(2 * n, 3 * n)
+        spread[at, at] += (OPEN * gone / (1.0 - gone)) ** 2
+        apart = np.add.outer(np.diag(spread), np.diag(spread)) - 2.0 * spread
+        best = bodies[int(np.argmin(np.median(apart[first:], axis=1)))]
+        spread = spread + 1e3  # of the scale of all
+        for name, mass in (self.bench.known or {best: self._file[bodies.index(best)]}).items():
+            k = first + bodies.index(name)
+            gain = spread[:, k] / (spread[k, k] + (WEIGHED**2 if self.bench.known else 0.0))
+            values = values + gain * (np.log(mass / self._file[k - first]) - values[k])
+            spread = spread - np.outer(gain, spread[k])
+        return values, spread, best
+
+    @cached_property
+    def _file(self) -> Array:
+        """Masses of the bodies in the model file [kg]."""
+        return self.robot.written_bodies().reshape(-1, 10)[:, 0]
+
+    @property
+    def _names(self) -> list[str]:
+        return list(self.fit.loop.names[: len(self._scaled[0])])
+
+    @cached_property
+    def rate(self) -> float:
+        """Frames a second."""
+        return float(np.median([1.0 / np.median(np.diff(e.time)) for e in self.episodes]))
+
+    @cached_property
+    def all_quantities(self) -> Mapping[str, Quantity]:
+        """All numbers by `JOINT.kind` and `LINK.mass`, told or not, at the scale of the masses."""
+        values, spread, _ = self._scaled
+        n, bodies = len(self.robot.joints), len(self._file)
+        sizes = np.exp(values)
+        sizes[len(OF_JOINT) * n :] *= self._file
+        std = sizes * np.sqrt(np.maximum(np.diag(spread), 0.0))
+        assert len(sizes) == len(OF_JOINT) * n + bodies
+        return {
+            name: Quantity(x, s, UNITS[name.rpartition(".")[2]])
+            for name, x, s in zip(self._names, sizes.tolist(), std.tolist(), strict=True)
+        }
+
+    @cached_property
+    def quantities(self) -> Mapping[str, Quantity]:
+        """The numbers that the episodes tell."""
+        return {
+            name: q
+            for name, q in self.all_quantities.items()
+            if q.std < TOLD * q.value and not (self.rate < SLOW and name.endswith(".armature"))
+        }
+
+    @property
+    def reference(self) -> str:
+        """The link whose mass tells most of the scale; the file's, where none was weighed."""
+        return self._scaled[2]
+
+    @property
+    def notes(self) -> list[str]:
+        """What no such episodes tell, and what they say of the model."""
+        said = [
+            f"the scale of all numbers is that of {' and '.join(self.bench.known)}, as weighed"
+            if self.bench.known
+            else f"no mass is known: all numbers are as if {self.reference} had the file's "
+            f"{self._file[self.robot.tree.names.index(self.reference)]:g} kg; only their ratios "
+            "are told ([known] in the TOML of --bench)"
+        ]
+        missing = [
+            name
+            for name in self.all_quantities
+            if name not in self.quantities and not name.endswith(".armature")
+        ]
+        if missing:
+            said.append(f"not told to {TOLD:.0%}: {', '.join(missing)}")
+        if self.rate < SLOW:
+            said.append(
+                f"rotors and the delay are not told at {self.rate:.0f} frames a second, whose true "
+                "times nobody knows: both are lags; the files hold what fits"
+            )
+        said.append("masses are the file's times a factor: centres of mass and shapes are its own")
+        zeros = self.fit.values[-1 - 2 * len(self.robot.joints) :][: len(self.robot.joints)]
+        off = [
+            f"{j} {np.degrees(z):+.1f}°"
+            for j, z in zip(self.robot.joints, zeros, strict=True)
+            if abs(z) > np.radians(2.0)
+        ]
+        if off:
+            said.append(f"zeros are off the model's: {', '.join(off)} (zero in the same TOML)")
+        return said
+
+    def text(self) -> str:
+        """Return the summary for a terminal."""
+        kinds = [k for k in OF_JOINT if any(n.endswith(f".{k}") for n in self.quantities)]
+        rows = [[j, *(self._cell(f"{j}.{k}") for k in kinds)] for j in self.robot.joints]
+        links = [
+            [b, self._cell(f"{b}.mass"), f"{m:.4g}"]
+            for b, m in zip(self.robot.tree.names, self._file, strict=True)
+        ]
+        missed = ", ".join(f"{x:.2f}" for x in np.degrees(self.fit.missed))
+        count = len(self.episodes)
+        return "\n".join(
+            [
+                table(("", *(f"{k} [{UNITS[k]}]" for k in kinds)), rows),
+                "",
+                table(("", "mass [kg]", "file"), links),
+                "",
+                "stiffness·(goal − position) = arm + viscous·w + coulomb·sign(w) + armature·dw/dt",
+                f"± 95 %, by position and goal of {count} episode{'s' * (count != 1)}; positions "
+                f"missed by {missed}°",
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )
+
+    def _cell(self, name: str) -> str:
+        q = self.quantities.get(name)
+        return "–" if q is None else f"{rounded(q.value, q.std)} ± {NORMAL * q.std:.2g}"
+
+    def to_json(self) -> str:
+        """Return `estimate.json`."""
+        files = {str(e.file.path): e.file for e in self.episodes if e.file is not None}
+        return json_text(
+            {
+                "heft": __version__,
+                "law": "stiffness (goal - position) = inverse dynamics + viscous w + coulomb "
+                "sign(w) + armature dw/dt",
+                "quantities": {
+                    n: {**vars(q), "interval": q.interval} for n, q in self.quantities.items()
+                },
+                "reference": "" if self.bench.known else self.reference,
+                "covariance_of_logarithms": {"names": self._names, "matrix": self._scaled[1]},
+                "missed": dict(zip(self.robot.joints, self.fit.missed.tolist(), strict=True)),
+                "bench": self.bench,
+                "notes": self.notes,
+                "logs": [{"path": p, "sha256": f.sha256} for p, f in files.items()],
+            }
+        )
+
+    def files(self) -> tuple[str, ...]:
+        """Return the contents of `ARM_RESULTS`: numbers, and models for MuJoCo, Isaac Lab, PACE."""
+        x = {name: q.value for name, q in self.all_quantities.items()}
+        robot, joints = self.robot, self.robot.joints
+        factors = {b: x[f"{b}.mass"] / m for b, m in zip(robot.tree.names, self._file, strict=True)}
+        links = {
+            k.name: k.written * factors[robot.tree.names[k.body]]
+            for k in robot.links
+            if k.body >= 0 and k.written[0] > 0.0
+        }
+        made = next(iter(export.write(robot, links, {}, {}).values()))
+        weighed = Robot.from_text(made, robot.options, f"robot.{robot.form}")
+        fields = {
+            j: JointFields(x[f"{j}.armature"], x[f"{j}.viscous"], x[f"{j}.coulomb"]) for j in joints
+        }
+        motors = "".join(
+            f"    <position{shown(name=j, joint=j, kp=repr(x[f'{j}.stiffness']))}/>\n"
+            for j in joints
+        )
+        mujoco = SIMULATORS["mujoco"].write(weighed, fields)
+        end = mujoco.rindex("</mujoco>")
+        mujoco = f"{mujoco[:end]}  <actuator>\n{motors}  </actuator>\n{mujoco[end:]}"
+        others = [SIMULATORS[name].write(weighed, fields) for name in ("isaaclab", "pace")]
+        return (self.to_json(), mujoco, *others)
+
+
+def identify_arm(
+    robot: Robot,
+    bench: ArmBench,
+    episodes: Sequence[Episode],
+    progress: Callable[[str], None] = lambda line: None,
+) -> IdentifiedArm:
+    """Return what an arm's servos are, by positions and goals alone.
+
+    Raises:
+        InputError: If the model or the bench does not suit.
+        FitError: If the episodes do not tell, or the simulated arm does not stay finite.
+    """
+    for name in bench.known or {}:
+        require_one_of(name, robot.tree.names, f"no link '{name}' moves", "[known]")
+    massless = [
+        b
+        for b, row in zip(robot.tree.names, robot.written_bodies().reshape(-1, 10), strict=True)
+        if not row[0] > 0.0
+    ]
+    if massless:
+        raise InvalidSetting(
+            "a link has no mass in the model file, which a factor would be of",
+            argument=", ".join(massless),
+            cure="state a mass, centre and inertia for each link that moves, however rough",
+        )
+    gain = bench.gain or 1.0
+    reach = np.inf if bench.gain is None else 1.0 / bench.gain
+    loop = Loop(with_servos(robot), bench.d_gain / gain, bench.i_gain / gain, reach)
+    progress(f"simulating the loop of {len(episodes)} episodes")
+    found = IdentifiedArm(robot, bench, episodes, fitted(loop, episodes))
+    if not any(name.endswith(".stiffness") for name in found.quantities):
+        off = float(np.degrees(found.fit.missed).max())
+        raise FitError(
+            "the episodes do not tell how stiff the servos are beside the known mass",
+            got=f"none to {TOLD:.0%}; positions missed by up to {off:.2g}°",
+            cure=f"weigh {found.reference}, which they tell best; add episodes in which joints "
+            "lift, hold and lower, far and with rests; see whether signs and zeros are the model's",
+        )
+    return found
+
+
+def identify_arm_files(
+    model: Path,
+    paths: Sequence[Path],
+    out: Path,
+    bench: Path | None = None,
+    calibration: Path | None = None,
+    columns: Path | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> IdentifiedArm:
+    """Identify an arm of servos from files, and write `ARM_RESULTS` into a folder.
+
+    Args:
+        bench: TOML of `ArmBench`.
+        calibration: JSON of the arm that recorded a dataset of LeRobot.
+        columns: TOML that says what other logs' columns mean.
+
+    Raises:
+        InputError: If a file cannot be used, or the folder holds other files.
+        FitError: If the episodes do not tell.
+    """
+    require_own(out, ARM_RESULTS)
+    stated = ArmBench() if bench is None else section(ArmBench)(read_toml(bench), str(bench))
+    robot = Robot.from_file(model)
+    own = None if columns is None else ColumnMap.from_toml(columns)
+    episodes = open_episodes(paths, robot, stated, calibration, own)
+    found = identify_arm(robot, stated, episodes, progress)
+    with new_folder(out) as new:
+        for name, content in zip(ARM_RESULTS, found.files(), strict=True):
+            (new / name).write_text(content, encoding="utf-8")
+    return found
