@@ -10,24 +10,32 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from heft.applications import fleet as fleets
 from heft.applications.fleet import FleetSettings, identify, reading
 from heft.applications.fleet.catalog import Catalog, day_in, day_of
-from heft.applications.fleet.folding import fold, load, save
+from heft.applications.fleet.folding import Folded, Preparation, Prepared, fold, load, save
 from heft.certainty import ChangeSearch, DayToDay, Series, discoveries
-from heft.errors import InvalidRecording, InvalidSetting
+from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.estimators import TypeLaw
 from heft.files import locked
 
 from .browser import browser, opened
-from .fleets import SimulatedType, scaled_torque, write_table
+from .deadly import chosen_or_dead, folded_or_dead
+from .fleets import (
+    SimulatedType,
+    scaled_torque,
+    write_table,
+)
 
 DAYS = [f"2026-03-{day:02d}" for day in range(1, 6)]
 ROBOTS = ("SN1", "SN2", "SN3", "SN4")
@@ -167,10 +175,10 @@ def test_workers_that_die_are_replaced(
     made = reading.by_processes
     deaths: list[int] = []
 
-    def deadly(work, items, jobs):  # type: ignore[no-untyped-def]
+    def deadly(work, items, jobs, apart=False):  # type: ignore[no-untyped-def]
         if len(deaths) < 2 and len(items) > 8:
             deaths.append(len(items))
-            steps = iter(made(work, items, jobs))
+            steps = iter(made(work, items, jobs, apart))
             yield next(steps)
             import multiprocessing
 
@@ -178,13 +186,63 @@ def test_workers_that_die_are_replaced(
                 process.kill()
             yield from steps
         else:
-            yield from made(work, items, jobs)
+            yield from made(work, items, jobs, apart)
 
     monkeypatch.setattr(reading, "WORTH", 5)
     monkeypatch.setattr(reading, "by_processes", deadly)
     identify(place, again, FleetSettings("processes", 2))
     assert deaths[0] == len(ROBOTS) * len(DAYS)
     assert digests(again) == digests(out)
+
+
+def test_a_log_that_kills_whoever_reads_it_is_named_and_the_rest_goes_on(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    robots, own = tmp_path / "robots", tmp_path / "robots" / "double"
+    shutil.copytree(place, robots)
+    deadly = ["SN1/2026-03-01 deadly.txt"]
+    for name in deadly:
+        (own / name).write_text("t,q\n")
+    monkeypatch.setattr(reading, "WORTH", 5)
+    monkeypatch.setattr(reading, "_folded", folded_or_dead)
+    monkeypatch.setattr(reading, "_chosen", chosen_or_dead)
+    found = identify(robots, tmp_path / "fleet", FleetSettings("processes", 2))
+    assert [r.log for r in found.refused] == [f"double/{name}" for name in deadly]
+    assert {r.reason for r in found.refused} == {"3 processes that read it, and it alone, died"}
+    assert found.logs == len(ROBOTS) * len(DAYS)
+    stated = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
+    assert stated["counts"]["refused"] == 1
+    # The pair of SN1 with a deadly log is no sample, so the type is looked at by other logs.
+    assert len(stated["types"]["double"]["chosen_from"]) == 6
+    with pytest.raises(FitError, match="no log of double can be read"):
+        Preparation.of(Catalog.open(robots, tmp_path / "none").types["double"], [], 3)
+
+
+def test_workers_that_cannot_start_accuse_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> Iterator[None]:
+        yield from ()
+        raise BrokenProcessPool
+
+    monkeypatch.setattr(reading, "by_processes", lambda *_, **__: broken())
+    with pytest.raises(FitError, match="nothing is done"):
+        list(reading.worked(abs, [1, 2], FleetSettings("processes", 2), abs))
+
+
+def test_bytes_do_not_depend_on_how_many_threads_blas_may_use(
+    place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = []
+
+    def folded(path: Path, its: Prepared) -> tuple[str, Folded]:
+        made = fold(path, its)  # has limited BLAS, and lifted its limit
+        after.append(max(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"))
+        return made
+
+    monkeypatch.setattr(reading, "fold", folded)
+    with threadpool_limits(2, user_api="blas"):
+        identify(place, tmp_path / "fleet", THREADS)
+    assert set(after) == {1}
+    assert digests(tmp_path / "fleet") == digests(out)
 
 
 def test_a_second_night_reads_the_new_logs_only(

@@ -17,6 +17,7 @@ from heft.arrays import Array
 from heft.certainty import Change, ChangeSearch, DayToDay, Series, discoveries
 from heft.display import page as pages
 from heft.display import table
+from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.estimators import TypeLaw
 from heft.files import json_text, locked, new_folder, require_own, write_text
@@ -121,7 +122,9 @@ def identify(
     require_own(out, NAMES)
     catalog = Catalog.open(place, out)
     (out / KEPT).mkdir(parents=True, exist_ok=True)
-    with locked(out / KEPT) as alone:  # `write_text` locks the folder that it writes to
+    # `write_text` locks the folder that it writes to. Threads that each limited BLAS would lift one
+    # another's limit, and rounding would differ.
+    with locked(out / KEPT) as alone, one_blas_thread():
         if not alone:
             raise InvalidSetting(
                 "another run writes to this folder",

@@ -22,7 +22,7 @@ from heft.applications.inputs import Inputs
 from heft.arrays import Array
 from heft.dynamics import steady
 from heft.engine import one_blas_thread
-from heft.errors import HeftError, InvalidRecording, InvalidSetting
+from heft.errors import FitError, HeftError, InvalidRecording, InvalidSetting
 from heft.files import UNREADABLE, file_hash, json_text, read_arrays, write_arrays
 from heft.fit import Settings, fit_experiment, open_experiment, with_told_friction
 from heft.information import Information, Triangle, triangle_of
@@ -81,6 +81,8 @@ class Preparation:
                 if len(fits) == count:
                     break
         if not fits:
+            if not problems_of:
+                raise FitError(f"no log of {kind.name} can be read: processes that do so die")
             raise problems_of[0]
         problems, estimates = [f.problem for f in fits], [f.estimate for f in fits]
         first = problems[0]
