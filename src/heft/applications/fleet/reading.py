@@ -97,6 +97,8 @@ class RobotAnswer:
     std: Array  # standard deviations of the values, shape (n, q)
     friction: Array  # covariance of what `Prepared.compared` names, by day, shape (n, f, f)
     misfit: Array  # rms residual of each day and channel, per the type's, shape (n, channels)
+    # of each drive, mean of the day's logs that tell it, shape (n, drives) [°C]; else NaN
+    temperature: Array
     whole: Answer  # of all days that were not left out
 
 
@@ -152,8 +154,15 @@ def answer_of(logs: RobotLogs) -> RobotAnswer:
         np.array([d.std for d in days]),
         np.array([d.covariance[np.ix_(its.compared, its.compared)] for d in days]),
         np.array([d.misfit for d in days]),
+        np.array([_mean([made[k].temperature for k in keys]) for _, keys in logs.days]),
         together([made[k] for k in sorted(made)], its),
     )
+
+
+def _mean(temperatures: Sequence[Array]) -> Array:
+    told = np.isfinite(temperatures)
+    with np.errstate(invalid="ignore"):  # of drives that no log tells
+        return np.asarray(np.where(told, temperatures, 0.0).sum(axis=0) / told.sum(axis=0))
 
 
 def worked(
