@@ -46,7 +46,7 @@ NORMAL = 1.959963984540054  # deviations of a 95 % interval
 NEIGHBOURS = 5  # days before and after, that a day is compared with
 FEWEST = 3  # of these, at least
 # what is said where no temperature is logged, or too few robots tell what it does
-WARMTH_UNKNOWN = "not parted from drift; warming moves viscous friction by 17 to 20 % on most arms"
+WARMTH_UNKNOWN = "not parted from drift; warming moves viscous friction by 17 to 20 % on a UR arm"
 FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
 
 
