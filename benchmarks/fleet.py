@@ -269,7 +269,6 @@ def main() -> Iterator[Row]:
         yield from of_logs(Path(folder) / "robots", Path(folder))
         yield Row("all of it", time.monotonic() - begin, "s")
     yield from of_drift()
-    yield from of_warmth()
 
 
 if __name__ == "__main__":
