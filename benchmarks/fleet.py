@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from tests.fleets import SimulatedType
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.fleet import Catalog, FleetSettings, fold, identify
+from heft.applications.fleet.fleet import warmth_and_scatter
 from heft.applications.fleet.reading import KEPT, SEEN, answer_of, read
 from heft.arrays import Array
 from heft.certainty import ChangeSearch, DayToDay, Series
@@ -168,6 +170,54 @@ def known_score(values: Array, usual: DayToDay) -> float:
     rest = white[:, 1:] - np.outer(mean, mean @ white[:, 1:])
     scores = rest[:, 1:].T @ rest[:, 0] / np.linalg.norm(rest[:, 1:], axis=0)
     return float(np.abs(scores).max())
+
+
+def warm(count: int, days: int, size: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return estimates that drift from `BEFORE` on, and the same moved by warmth, as series are."""
+    values, t = drawn(days, count, 0.03, rng), np.arange(float(days))
+    values[:, BEFORE:] += size / 7.0 * np.arange(1, days - BEFORE + 1)
+    seasons = rng.uniform(60.0, 365.0, (count, 1)), rng.uniform(size=(count, 1))
+    above = 10.0 * np.sin(2.0 * np.pi * (t / seasons[0] + seasons[1]))  # a swing of 20 %
+    above += 3.0 * rng.normal(size=values.shape)
+    return values, np.stack([values + rng.normal(-0.01, 1e-3, (count, 1)) * above, above], axis=1)
+
+
+def of_warmth() -> Iterator[Row]:
+    """Yield the same where warmth moves friction, too, and its temperature is logged."""
+    rng, days = np.random.default_rng(8), BEFORE + 7 * WEEKS
+    ends = [BEFORE + 7 * k for k in range(1, WEEKS + 1)]
+
+    def told(v: Array) -> Series:
+        return replace(series(v[0]), warm=v[1])
+
+    usual, laws = warmth_and_scatter({"": [told(v) for v in warm(LEARNT, BEFORE, 0.0, rng)[1]]})
+    assert usual is not None
+    law = laws[""]
+    rise = float(law.mean[0]), float(np.hypot(law.scatter[0], law.mean_std[0]))
+
+    def alarms(v: Array) -> list[bool]:
+        found = [ChangeSearch().of(told(v[:, :n]).at_reference(*rise), usual) for n in ends]
+        return [c is not None and c.probability < RATE for c in found]
+
+    null, warmed = warm(NULL, days, 0.0, rng)
+    name = "3 % from day to day and 20 % of warmth that is logged"
+    yield at_most(
+        f"{name}: false alarms of a robot's week",
+        6.0 * float(np.mean([alarms(v) for v in warmed])),
+        "",
+        2e-3,
+    )
+    true = DayToDay(0.03, PHI)
+    threshold = np.quantile([known_score(v[:n], true) for v in null for n in ends], 1.0 - RATE)
+    for size in (0.05, 0.03, 0.01):
+        values, warmed = warm(DRIFTS, days, size, rng)
+        best = [[known_score(v[:n], true) > threshold for n in ends] for v in values]
+        ours, theirs = (
+            float(np.quantile([(*row, True).index(True) + 1 for row in found], 0.9))
+            for found in ([alarms(v) for v in warmed], best)
+        )
+        said = f"{name}, {100.0 * size:g} % a week: weeks to 90 %"
+        yield at_most(said, ours, "weeks", 1.3 * theirs, f"{theirs:g} known, without warmth")
 
 
 def of_drift() -> Iterator[Row]:

@@ -261,7 +261,7 @@ def scored(words: str, made: Sequence[tuple[ServoArm, IdentifiedArm]]) -> Iterat
         yield at_most(f"{words}, {what}: width over error", wide, "", 3.0, half)
 
 
-@benchmark({"EPISODES": 3, "SECONDS": 8.0, "RATES": (30,), "arms": 1})
+@benchmark({"EPISODES": 2, "SECONDS": 8.0, "RATES": (30,), "arms": 1})
 def main(*, arms: int = 8, first: int = 200, jobs: int = 1) -> Iterator[Row]:
     """Yield the rows.
 

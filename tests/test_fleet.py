@@ -10,23 +10,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from heft.applications import fleet as fleets
 from heft.applications.fleet import FleetSettings, identify, reading
 from heft.applications.fleet.catalog import Catalog, day_in, day_of
-from heft.applications.fleet.folding import fold, load, save
+from heft.applications.fleet.fleet import warmth_and_scatter
+from heft.applications.fleet.folding import Folded, Preparation, Prepared, fold, load, save
 from heft.certainty import ChangeSearch, DayToDay, Series, discoveries
-from heft.errors import InvalidRecording, InvalidSetting
+from heft.errors import FitError, InvalidRecording, InvalidSetting
 from heft.estimators import TypeLaw
 from heft.files import locked
 
 from .browser import barriers, browser, opened
+from .deadly import chosen_or_dead, folded_or_dead
 from .fleets import SimulatedType, scaled_torque, write_table
 
 DAYS = [f"2026-03-{day:02d}" for day in range(1, 6)]
@@ -167,10 +172,10 @@ def test_workers_that_die_are_replaced(
     made = reading.by_processes
     deaths: list[int] = []
 
-    def deadly(work, items, jobs):  # type: ignore[no-untyped-def]
+    def deadly(work, items, jobs, apart=False):  # type: ignore[no-untyped-def]
         if len(deaths) < 2 and len(items) > 8:
             deaths.append(len(items))
-            steps = iter(made(work, items, jobs))
+            steps = iter(made(work, items, jobs, apart))
             yield next(steps)
             import multiprocessing
 
@@ -178,13 +183,63 @@ def test_workers_that_die_are_replaced(
                 process.kill()
             yield from steps
         else:
-            yield from made(work, items, jobs)
+            yield from made(work, items, jobs, apart)
 
     monkeypatch.setattr(reading, "WORTH", 5)
     monkeypatch.setattr(reading, "by_processes", deadly)
     identify(place, again, FleetSettings("processes", 2))
     assert deaths[0] == len(ROBOTS) * len(DAYS)
     assert digests(again) == digests(out)
+
+
+def test_a_log_that_kills_whoever_reads_it_is_named_and_the_rest_goes_on(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    robots, own = tmp_path / "robots", tmp_path / "robots" / "double"
+    shutil.copytree(place, robots)
+    deadly = ["SN1/2026-03-01 deadly.txt"]
+    for name in deadly:
+        (own / name).write_text("t,q\n")
+    monkeypatch.setattr(reading, "WORTH", 5)
+    monkeypatch.setattr(reading, "_folded", folded_or_dead)
+    monkeypatch.setattr(reading, "_chosen", chosen_or_dead)
+    found = identify(robots, tmp_path / "fleet", FleetSettings("processes", 2))
+    assert [r.log for r in found.refused] == [f"double/{name}" for name in deadly]
+    assert {r.reason for r in found.refused} == {"3 processes that read it, and it alone, died"}
+    assert found.logs == len(ROBOTS) * len(DAYS)
+    stated = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
+    assert stated["counts"]["refused"] == 1
+    # The pair of SN1 with a deadly log is no sample, so the type is looked at by other logs.
+    assert len(stated["types"]["double"]["chosen_from"]) == 6
+    with pytest.raises(FitError, match="no log of double can be read"):
+        Preparation.of(Catalog.open(robots, tmp_path / "none").types["double"], [], 3)
+
+
+def test_workers_that_cannot_start_accuse_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> Iterator[None]:
+        yield from ()
+        raise BrokenProcessPool
+
+    monkeypatch.setattr(reading, "by_processes", lambda *_, **__: broken())
+    with pytest.raises(FitError, match="nothing is done"):
+        list(reading.worked(abs, [1, 2], FleetSettings("processes", 2), abs))
+
+
+def test_bytes_do_not_depend_on_how_many_threads_blas_may_use(
+    place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = []
+
+    def folded(path: Path, its: Prepared) -> tuple[str, Folded]:
+        made = fold(path, its)  # has limited BLAS, and lifted its limit
+        after.append(max(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"))
+        return made
+
+    monkeypatch.setattr(reading, "fold", folded)
+    with threadpool_limits(2, user_api="blas"):
+        identify(place, tmp_path / "fleet", THREADS)
+    assert set(after) == {1}
+    assert digests(tmp_path / "fleet") == digests(out)
 
 
 def test_a_second_night_reads_the_new_logs_only(
@@ -279,6 +334,43 @@ def test_friction_is_that_of_the_simulated_drives(place: Path, out: Path) -> Non
     assert max(ratios) < 1.02 * min(ratios)  # what it costs is the same of all robots
 
 
+def test_what_warmth_does_to_friction_is_learnt_and_taken_away(place: Path, tmp_path: Path) -> None:
+    robots, rise = tmp_path / "robots", 4e-4  # viscous friction a kelvin [N·m·s/rad/K]
+    shutil.copytree(place, robots)
+    joint = SimulatedType("double").simulator.arm.joints[0]
+    for log in sorted(robots.glob("double/SN*/*.parquet")):
+        above = (10.0, -8.0, 2.0, -5.0, 7.0)[DAYS.index(log.stem)]
+        table = pyarrow.parquet.read_table(log)
+        columns = {n: table[n].to_numpy() for n in table.column_names}
+        speed = np.gradient(columns[f"q.{joint}"], columns["t"])
+        columns[f"tau.{joint}"] = columns[f"tau.{joint}"] + rise * above * speed
+        columns[f"u.{joint}.temperature"] = np.full(len(speed), 30.0 + above)
+        write_table(log, columns)
+    identify(robots, tmp_path / "fleet", THREADS)
+    stated = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
+    own = stated["types"]["double"]
+    assert own["temperature"] == "removed"
+    viscous = next(q for q in own["quantities"] if q["name"] == f"{joint}.viscous")
+    assert abs(viscous["per_kelvin"]["value"] * viscous["mean"] / rise - 1.0) < 0.15
+    assert viscous["per_kelvin"]["low"] < rise / viscous["mean"] < viscous["per_kelvin"]["high"]
+    others = [q for q in own["quantities"] if q["name"] != viscous["name"]]
+    assert not any("per_kelvin" in q for q in others if not q["name"].startswith(joint))
+    table = pyarrow.parquet.read_table(tmp_path / "fleet" / "history", partitioning="hive")
+    rows = [r for r in table.to_pylist() if r["quantity"] == viscous["name"]]
+    assert {r["temperature"] for r in rows} == {30.0 + a for a in (10.0, -8.0, 2.0, -5.0, 7.0)}
+    for robot in ROBOTS:
+        days = [r for r in rows if r["robot"] == robot]
+        assert np.ptp([r["at_reference"] for r in days]) < 0.4 * np.ptp([r["value"] for r in days])
+        assert all(r["at_reference_low"] < r["at_reference"] < r["at_reference_high"] for r in days)
+
+
+def test_where_no_temperature_is_logged_the_page_says_what_that_costs(out: Path) -> None:
+    stated = json.loads((out / "fleet.json").read_text())["types"]["double"]
+    assert stated["reference_temperature"] is None
+    assert "17 to 20 %" in stated["temperature"]
+    assert f"double: warmth is {stated['temperature']}" in (out / "fleet.html").read_text()
+
+
 def test_history_is_read_without_heft(out: Path) -> None:
     table = pyarrow.parquet.read_table(out / "history", partitioning="hive").to_pylist()
     stated = json.loads((out / "fleet.json").read_text())
@@ -349,6 +441,26 @@ def test_chance_is_as_often_as_it_is_stated_to_be() -> None:
     for level in (0.3, 0.1, 0.03):
         share = np.mean(chances < level)
         assert 0.2 * level < share < level + 2.0 * np.sqrt(level / len(values))
+
+
+def test_a_warm_summer_is_no_drift_where_temperature_is_told() -> None:
+    rng = np.random.default_rng(5)
+    values = drawn(120, 120, 0.5, 0.03, rng)
+    season = 10.0 * np.sin(np.arange(120) / 30.0 + rng.uniform(0.0, 6.0, (120, 1)))
+    warm = season + 3.0 * rng.normal(size=values.shape)
+    values += rng.normal(-0.01, 0.001, (120, 1)) * warm  # a robot's rise is its own
+    own = [Series(np.arange(120.0), v, np.zeros(120), w) for v, w in zip(values, warm, strict=True)]
+    usual, laws = warmth_and_scatter({"a": own})
+    assert usual is not None and 0.027 < usual.deviation < 0.033
+    rise, deviation = laws["a"].mean[0], laws["a"].scatter[0]
+    assert abs(rise + 0.01) < 3.0 * laws["a"].mean_std[0] < 0.001
+    assert 0.0006 < deviation < 0.0016
+    raw, cold = (
+        [ChangeSearch().of(s, usual) for s in series]
+        for series in (own, [s.at_reference(rise, deviation) for s in own])
+    )
+    assert np.mean([c is not None and c.probability < 0.01 for c in raw]) > 0.5
+    assert np.mean([c is not None and c.probability < 0.01 for c in cold]) < 0.03
 
 
 def test_a_slope_is_found_with_its_onset_and_interval() -> None:

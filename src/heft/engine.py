@@ -78,7 +78,7 @@ def side_by_side(
 
 
 def by_processes(
-    work: Callable[[Item], Result], items: Sequence[Item], jobs: int
+    work: Callable[[Item], Result], items: Sequence[Item], jobs: int, apart: bool = False
 ) -> Generator[tuple[Item, Result], None, None]:
     """Yield each item with work(item), as they are done.
 
@@ -88,11 +88,12 @@ def by_processes(
     Args:
         work: Function of an item, at the top of a module; items and results can be pickled.
         jobs: Processes; with one, all is done in the caller's own.
+        apart: Whether one is another process, too, whose death the caller survives.
 
     Raises:
         concurrent.futures.process.BrokenProcessPool: If a process dies.
     """
-    if jobs <= 1:
+    if jobs <= 1 and not apart:
         for item in items:
             yield item, work(item)
         return

@@ -6,6 +6,9 @@ order, of correlation φ from one day to the next and standard deviation σ, and
 day's estimate states. φ and σ are those of many series of one kind together (`DayToDay.of`), by
 restricted likelihood, in which a steady drift has no part [Harville1977].
 
+Where temperatures are told, the number is taken to rise by a share a kelvin, of which what robots
+of a type have in common is removed; that each differs from it is an error that all days share.
+
 A change is a ramp `b (t − τ)₊` or a step `b [t ≥ τ]` of unknown onset τ. Of each onset the
 generalised least-squares estimate over its deviation is a standard normal number; the largest of
 them over all onsets exceeds u by chance with the probability
@@ -19,7 +22,7 @@ L the length of the curve that the whitened ramps, less their mean, draw on the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -31,6 +34,7 @@ from heft.arrays import Array
 
 LEAST = 1e-5  # σ at least
 LEVEL = 0.95  # of intervals
+SAME_WARMTH = 1.0  # temperatures that differ by less tell no slope [K]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,38 @@ class Series:
     days: Array  # ascending, shape (n,) [days]
     values: Array  # shape (n,)
     std: Array  # standard deviation of each day's estimate, shape (n,)
+    warm: Array | None = None  # temperature above the reference, shape (n,) [K]
+    # standard deviation of an error of this shape that all days share, (n,)
+    shared: Array | None = None
+
+    def slope(self, usual: DayToDay) -> tuple[float, float] | None:
+        """Return how much the number rises a kelvin, a steady drift left open, and its variance.
+
+        Returns:
+            Both; None where temperatures are not told, or alike.
+        """
+        n = len(self.days)
+        if self.warm is None or n < 5 or np.ptp(self.warm) < SAME_WARMTH:
+            return None
+        line = np.column_stack([np.ones(n), self.days - self.days.mean()])
+        columns = np.column_stack([line, self.warm, self.values])
+        factor = np.linalg.cholesky(usual.covariance(self))
+        R = np.asarray(np.linalg.qr(np.linalg.solve(factor, columns), mode="r"))
+        if abs(R[2, 2]) < 1e-9 * np.linalg.norm(R[:, 2]):
+            return None
+        return float(R[2, 3] / R[2, 2]), float(R[2, 2] ** -2.0)
+
+    def without(self, days: Array) -> Series:
+        """Return the series without some of its days."""
+        kept = ~np.isin(self.days, days)
+        more = [None if v is None else v[kept] for v in (self.warm, self.shared)]
+        return Series(self.days[kept], self.values[kept], self.std[kept], *more)
+
+    def at_reference(self, slope: float, std: float) -> Series:
+        """Return the values at the reference temperature, whose slope a kelvin is known so well."""
+        if self.warm is None:
+            return self
+        return replace(self, values=self.values - slope * self.warm, shared=std * self.warm)
 
 
 @dataclass(frozen=True)
@@ -94,7 +130,8 @@ class DayToDay:
         """Return the covariance of a series' values, shape (n, n)."""
         days_between = np.abs(series.days[:, None] - series.days)
         scatter = self.deviation**2 * self.correlation**days_between
-        return np.asarray(scatter + np.diag(series.std**2))
+        shared = np.zeros(1) if series.shared is None else series.shared
+        return np.asarray(scatter + np.diag(series.std**2) + np.outer(shared, shared))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,17 +141,21 @@ class _Together:
     days: Array  # shape (n,)
     values: Array  # shape (m, n)
     std: Array  # shape (m, n)
+    shared: Array  # shape (m, n)
 
     @staticmethod
     def of(series: Sequence[Series]) -> _Together:
         values, std = (np.array([getattr(s, name) for s in series]) for name in ("values", "std"))
-        return _Together(series[0].days, values, std)
+        none = np.zeros(len(series[0].days))
+        shared = np.array([none if s.shared is None else s.shared for s in series])
+        return _Together(series[0].days, values, std, shared)
 
     def restricted(self, law: DayToDay) -> tuple[float, Array]:
         """Return the restricted log-likelihood, and each residual's square about a line, (m,)."""
         n = len(self.days)
         one = law.covariance(Series(self.days, self.days, np.zeros(n)))
-        factor = np.linalg.cholesky(one + self.std[:, :, None] ** 2 * np.eye(n))
+        own = self.std[:, :, None] ** 2 * np.eye(n) + self.shared[:, :, None] * self.shared[:, None]
+        factor = np.linalg.cholesky(one + own)
         line = np.column_stack([np.ones(n), self.days - self.days.mean()])
         both = np.concatenate([np.broadcast_to(line, (*self.values.shape, 2)),
                                self.values[:, :, None]], axis=2)  # fmt: skip
@@ -129,7 +170,9 @@ class _Together:
         _, squares = self.restricted(law)
         # By chance so far off: others do not teach what is usual.
         kept = special.chdtrc(len(self.days) - 2, squares) >= 1e-3
-        return _Together(self.days, self.values[kept], self.std[kept]) if kept.any() else None
+        if not kept.any():
+            return None
+        return _Together(self.days, self.values[kept], self.std[kept], self.shared[kept])
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from heft.arrays import Array
 from heft.certainty import Change, ChangeSearch, DayToDay, Series, discoveries
 from heft.display import page as pages
 from heft.display import table
+from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.estimators import TypeLaw
 from heft.files import json_text, locked, new_folder, require_own, write_text
@@ -39,9 +40,13 @@ from .reading import (
 
 ANSWER, HISTORY, PAGE, METRICS = "fleet.json", "history", "fleet.html", "fleet.prom"
 NAMES = (ANSWER, HISTORY, PAGE, METRICS, TYPES, KEPT, SEEN)
+# of the history: the day's temperature, and friction at the type's reference with its interval
+COLD = ("temperature", "at_reference", "at_reference_low", "at_reference_high")
 NORMAL = 1.959963984540054  # deviations of a 95 % interval
 NEIGHBOURS = 5  # days before and after, that a day is compared with
 FEWEST = 3  # of these, at least
+# what is said where no temperature is logged, or too few robots tell what it does
+WARMTH_UNKNOWN = "not parted from drift; warming moves viscous friction by 17 to 20 % on a UR arm"
 FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
 
 
@@ -70,6 +75,7 @@ class TypeFindings:
     its: Prepared
     law: TypeLaw | None  # None of fewer robots than tell their scatter
     scatter: Mapping[str, DayToDay]  # from day to day, by kind of friction
+    warmth: Mapping[str, TypeLaw]  # rise a kelvin, as a share, by quantity; none if not told
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +127,9 @@ def identify(
     require_own(out, NAMES)
     catalog = Catalog.open(place, out)
     (out / KEPT).mkdir(parents=True, exist_ok=True)
-    with locked(out / KEPT) as alone:  # `write_text` locks the folder that it writes to
+    # `write_text` locks the folder that it writes to. Threads that each limited BLAS would lift one
+    # another's limit, and rounding would differ.
+    with locked(out / KEPT) as alone, one_blas_thread():
         if not alone:
             raise InvalidSetting(
                 "another run writes to this folder",
@@ -148,21 +156,21 @@ def _found(
         own = [(logs, answer) for logs, answer in robots if answer.type == name]
         if not own:
             continue
-        scatter = _scatter(its, [a for _, a in own])
+        scatter, warmth = _scatter(its, [a for _, a in own])
         foreign = _foreign(its, [a for _, a in own], scatter)
         answers = [_without(*one, days) for one, days in zip(own, foreign, strict=True)]
         law = TypeLaw.of(
             np.array([a.whole.values for a in answers]),
             np.array([a.whole.covariance for a in answers]),
         )
-        findings[name] = TypeFindings(its, law, scatter)
+        findings[name] = TypeFindings(its, law, scatter, warmth)
         for answer, days in zip(answers, foreign, strict=True):
             answer_whole = answer.whole
             value, covariance = answer_whole.values, answer_whole.covariance
             if law is not None:
                 value, covariance = law.given(value, covariance)
             std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-            drifts = _drifts(its, answer, scatter.get("friction"), days)
+            drifts = _drifts(findings[name], answer, days)
             members.append(RobotFindings(answer, value, std, drifts, days))
     chances = np.array([d.change.probability for f in members for d in f.drifts])
     # share of false ones among those that are told
@@ -178,37 +186,108 @@ def _days(answer: RobotAnswer) -> Array:
     return np.array([datetime.date.fromisoformat(d).toordinal() for d in answer.days], dtype=float)
 
 
-def _series(answer: RobotAnswer, k: int, excluded: Sequence[Foreign] = ()) -> Series | None:
-    """Return a quantity day by day, as shares of its median; None if that is nearly nothing."""
+def _series(
+    its: Prepared, answer: RobotAnswer, k: int, warmth: TypeLaw | None = None
+) -> Series | None:
+    """Return a quantity day by day, as shares of its median; None if that is nearly nothing.
+
+    Where temperatures are told, days without are left out.
+
+    Args:
+        warmth: What the type's robots have in common of its rise with temperature; where it is
+            given, values are those at the reference temperature.
+    """
     usual = float(np.median(answer.values[:, k]))
     if not abs(usual) > NORMAL * float(np.median(answer.std[:, k])):
         return None
-    kept = ~np.isin(answer.days, [f.day for f in excluded])
-    size = abs(usual)
-    return Series(_days(answer)[kept], answer.values[kept, k] / size, answer.std[kept, k] / size)
+    size, warm = abs(usual), _warm(its, answer, k)
+    series = Series(_days(answer), answer.values[:, k] / size, answer.std[:, k] / size, warm)
+    unknown = np.isnan(warm)
+    if unknown.all():
+        return replace(series, warm=None)
+    series = series.without(series.days[unknown])
+    return series if warmth is None else series.at_reference(*_rise(warmth))
 
 
-def _scatter(its: Prepared, answers: Sequence[RobotAnswer]) -> dict[str, DayToDay]:
-    """Return how friction of each kind scatters from day to day, over all robots and joints."""
-    scatter = {}
+def _warm(its: Prepared, answer: RobotAnswer, k: int) -> Array:
+    """Return the temperature of a quantity's joint above the reference, shape (n,) [K]."""
+    names = [d.name for d in its.problem.plant.robot.drives]
+    joint, reference = its.told[0][k].joint, its.preparation.reference
+    if joint is None or reference is None:
+        return np.full(len(answer.days), np.nan)
+    return answer.temperature[:, names.index(joint)] - reference
+
+
+def _rise(warmth: TypeLaw) -> tuple[float, float]:
+    """Return a type's rise a kelvin, and the deviation of a robot's from it."""
+    return float(warmth.mean[0]), float(np.hypot(warmth.scatter[0], warmth.mean_std[0]))
+
+
+def _scatter(
+    its: Prepared, answers: Sequence[RobotAnswer]
+) -> tuple[dict[str, DayToDay], dict[str, TypeLaw]]:
+    """Return how friction of each kind scatters from day to day, and rises with temperature.
+
+    Each is learnt from what the other leaves, in turn: the scatter over all robots and joints, what
+    warmth does over the robots, joint by joint.
+    """
+    scatter: dict[str, DayToDay] = {}
+    warmth: dict[str, TypeLaw] = {}
+    quantities = its.told[0]
     for kind in ("viscous", "coulomb", "friction"):
-        places = [k for k, q in enumerate(its.told[0]) if q.kind == kind]
-        series = [s for a in answers for k in places if (s := _series(a, k)) is not None]
-        usual = DayToDay.of(series)
+        places = {q.name: k for k, q in enumerate(quantities) if q.kind == kind}
+        series = {
+            name: [s for a in answers if (s := _series(its, a, k)) is not None]
+            for name, k in places.items()
+        }
+        usual, laws = warmth_and_scatter(series)
+        warmth |= laws
         if usual is not None:
             scatter[kind] = usual
-    return scatter
+    return scatter, warmth
+
+
+def warmth_and_scatter(
+    series: Mapping[str, Sequence[Series]],
+) -> tuple[DayToDay | None, dict[str, TypeLaw]]:
+    """Return how numbers of one kind scatter, and what warmth does to each of them.
+
+    Args:
+        series: Of all robots of a type, by the number's name.
+    """
+    laws: dict[str, TypeLaw] = {}
+    usual: DayToDay | None = None
+    for _ in range(3):  # passes, of which the third changes less than is told
+        cold = [
+            s.at_reference(*_rise(laws[name])) if name in laws else s
+            for name, own in series.items()
+            for s in own
+        ]
+        usual = DayToDay.of(cold)
+        if usual is None or not any(s.warm is not None for s in cold):
+            break
+        for name, own in series.items():
+            slopes = [slope for s in own if (slope := s.slope(usual)) is not None]
+            values, variances = np.array(slopes).reshape(-1, 2).T
+            law = TypeLaw.of(values[:, None], variances[:, None, None])
+            if law is not None:
+                laws[name] = law
+    return usual, laws
 
 
 def _drifts(
-    its: Prepared, answer: RobotAnswer, usual: DayToDay | None, excluded: Sequence[Foreign]
+    findings: TypeFindings, answer: RobotAnswer, excluded: Sequence[Foreign]
 ) -> tuple[Drift, ...]:
+    its, usual = findings.its, findings.scatter.get("friction")
     if usual is None:
         return ()
     drifts = []
+    out = _days(answer)[np.isin(answer.days, [f.day for f in excluded])]
     for k, q in enumerate(its.told[0]):
-        series = _series(answer, k, excluded) if q.kind == "friction" else None
-        change = None if series is None else ChangeSearch().of(series, usual)
+        if q.kind != "friction":
+            continue
+        series = _series(its, answer, k, findings.warmth.get(q.name))
+        change = None if series is None else ChangeSearch().of(series.without(out), usual)
         if change is not None:
             drifts.append(Drift(str(q.joint), change, False))
     return tuple(drifts)
@@ -304,6 +383,8 @@ def _type_dict(findings: TypeFindings) -> dict[str, Any]:
         "delay_s": p.delay,
         "window_s": p.window,
         "chosen_from": list(p.logs),
+        "reference_temperature": p.reference,
+        "temperature": "removed" if findings.warmth else WARMTH_UNKNOWN,
         "day_to_day": {
             kind: {"deviation": s.deviation, "correlation": s.correlation}
             for kind, s in findings.scatter.items()
@@ -315,9 +396,15 @@ def _type_dict(findings: TypeFindings) -> dict[str, Any]:
                 if law is None
                 else {"mean": law.mean[k], "mean_std": law.mean_std[k], "scatter": law.scatter[k]}
             )
+            | (_rise_dict(findings.warmth[q.name]) if q.name in findings.warmth else {})
             for k, q in enumerate(quantities)
         ],
     }
+
+
+def _rise_dict(warmth: TypeLaw) -> dict[str, Any]:
+    rise = _number(float(warmth.mean[0]), float(warmth.mean_std[0]))
+    return {"per_kelvin": rise | {"scatter": float(warmth.scatter[0])}}
 
 
 def _number(value: float, std: float) -> dict[str, float]:
@@ -364,24 +451,53 @@ def write_history(fleet: Fleet, out: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
+    cold = pyarrow.schema([(name, pyarrow.float64()) for name in COLD])
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for findings in sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot)):
         answer, foreign = findings.answer, {f.day for f in findings.foreign}
-        quantities = fleet.types[answer.type].its.told[0]
+        of_type = fleet.types[answer.type]
+        quantities = of_type.its.told[0]
+        warm = [_at_reference(of_type, answer, k) for k in range(len(quantities))]
         for t, day in enumerate(answer.days):
             for k, q in enumerate(quantities):
                 value, std = float(answer.values[t, k]), float(answer.std[t, k])
                 row: dict[str, Any] = {"robot": answer.robot, "quantity": q.name}
                 row |= {"joint": q.joint, "kind": q.kind, "unit": q.unit, "std": std}
                 row |= _number(value, std) | {"logs": answer.logs[t], "used": day not in foreign}
+                row |= dict(zip(COLD, warm[k][t], strict=True))
                 parts.setdefault((answer.type, day), []).append(row)
     with new_folder(out) as new:
         for (kind, day), rows in parts.items():
             folder = new / f"type={kind}" / f"day={day}"
             folder.mkdir(parents=True)
-            pyarrow.parquet.write_table(
-                pyarrow.Table.from_pylist(rows), folder / "part.parquet", compression="zstd"
+            own = pyarrow.Table.from_pylist(rows)
+            schema = pyarrow.schema(  # columns that hold nothing on a day are numbers nevertheless
+                [cold.field(f.name) if f.name in COLD else f for f in own.schema]
             )
+            pyarrow.parquet.write_table(
+                own.cast(schema), folder / "part.parquet", compression="zstd"
+            )
+
+
+def _at_reference(
+    findings: TypeFindings, answer: RobotAnswer, k: int
+) -> list[tuple[float | None, ...]]:
+    """Return a quantity's temperature of each day and its value at the reference, with its ends."""
+    its, (value, std) = findings.its, (answer.values[:, k], answer.std[:, k])
+    warm, series = _warm(its, answer, k), _series(its, answer, k)
+    warmth = findings.warmth.get(its.told[0][k].name)
+    told = np.full((4, len(warm)), np.nan)
+    told[0] = warm + (its.preparation.reference or 0.0)
+    if series is not None and warmth is not None:
+        rise, spread = _rise(warmth)
+        own = series.slope(findings.scatter[its.told[0][k].kind])
+        if own is not None:  # the type is the prior of a robot's own
+            given, covariance = warmth.given(np.array(own[:1]), np.array([own[1:]]))
+            rise, spread = float(given[0]), float(np.sqrt(covariance[0, 0]))
+        size = abs(float(np.median(value)))
+        cold, room = value - size * rise * warm, NORMAL * np.hypot(std, size * spread * warm)
+        told[1:] = cold, cold - room, cold + room
+    return [tuple(float(v) if np.isfinite(v) else None for v in day) for day in told.T]
 
 
 def metrics(fleet: Fleet) -> str:
@@ -477,6 +593,8 @@ def page(fleet: Fleet) -> str:
         head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
         robots=[_shown(fleet, findings) for findings in fleet.robots],
         refused=fleet.refused,
+        blind=[name for name, t in fleet.types.items() if not t.warmth],
+        unknown=WARMTH_UNKNOWN,
     )
 
 

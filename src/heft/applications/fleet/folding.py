@@ -22,17 +22,18 @@ from heft.applications.inputs import Inputs
 from heft.arrays import Array
 from heft.dynamics import steady
 from heft.engine import one_blas_thread
-from heft.errors import HeftError, InvalidRecording, InvalidSetting
+from heft.errors import FitError, HeftError, InvalidRecording, InvalidSetting
 from heft.files import UNREADABLE, file_hash, json_text, read_arrays, write_arrays
 from heft.fit import Settings, fit_experiment, open_experiment, with_told_friction
 from heft.information import Information, Triangle, triangle_of
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant, plant_of, structural_base
+from heft.recordings import Recording
 from heft.signals import Smoothing, Weak, limited
 
 from .catalog import RobotType, day_of
 
-VERSION = "heft-fleet-1"  # of what is stored of a log
+VERSION = "heft-fleet-2"  # of what is stored of a log
 BLOCKS = 12  # contiguous parts of a log, whose scatter its intervals are judged by
 FRICTION = ("viscous", "coulomb", "friction", "offset")  # that is told of each joint
 
@@ -52,6 +53,8 @@ class Preparation:
     lengths: tuple[float, ...]  # lengths of the weighted columns of one log, (b,)
     # speeds at which each drive's friction is told [rad/s or m/s], one tuple a drive
     speeds: tuple[tuple[float, ...], ...]
+    # temperature that friction is told at [°C]; None if the logs that it was chosen from tell none
+    reference: float | None
     logs: tuple[str, ...]  # SHA-256 of the logs that it was chosen from
 
     @staticmethod
@@ -67,7 +70,8 @@ class Preparation:
         """
         inputs = _opened(kind)
         robot = _robot(inputs)
-        fits, digests = [], []
+        fits, digests, warmth = [], [], []
+        drives = [d.name for d in robot.drives]
         problems_of: list[HeftError] = []
         with one_blas_thread():
             for paths in samples:
@@ -76,11 +80,14 @@ class Preparation:
                     problem, settings = open_experiment(robot, logs, Settings(threads=1))
                     fits.append(fit_experiment(problem, settings))
                     digests += [log.sha256 for log in logs]
+                    warmth += [t for log in logs for t in _temperature(log, drives)]
                 except HeftError as why:
                     problems_of.append(why)
                 if len(fits) == count:
                     break
         if not fits:
+            if not problems_of:
+                raise FitError(f"no log of {kind.name} can be read: processes that do so die")
             raise problems_of[0]
         problems, estimates = [f.problem for f in fits], [f.estimate for f in fits]
         first = problems[0]
@@ -106,6 +113,7 @@ class Preparation:
             tuple(middle.tolist()),
             tuple(np.median(lengths, axis=0).tolist()),
             _speeds(first),
+            float(np.round(np.nanmedian(warmth))) if np.isfinite(warmth).any() else None,
             tuple(digests),
         )
 
@@ -289,6 +297,7 @@ class Folded:
     answer: Answer  # what it tells by itself
     day: str | None  # by its clock
     seconds: float  # its length [s]
+    temperature: Array  # mean of each drive's, shape (drives,) [°C]; NaN where it is not logged
 
 
 def fold(path: Path, its: Prepared) -> tuple[str, Folded]:
@@ -301,6 +310,7 @@ def fold(path: Path, its: Prepared) -> tuple[str, Folded]:
     with one_blas_thread():
         log = its.inputs.with_logs(fit=path).logs["fit"][0]
         digest, inputs = log.sha256, its.problem.plant.inputs(log)
+        temperature = _temperature(log, [d.name for d in its.problem.plant.robot.drives])
         log = log.in_memory(inputs.names)
         smoothing = limited(its.problem.smoothing, log)
         problem = replace(its.problem, recordings=(log,), smoothing=smoothing)
@@ -312,7 +322,16 @@ def fold(path: Path, its: Prepared) -> tuple[str, Folded]:
         moments = np.array([_moment(part, beta, its) for part in parts])
         answer = answered(information, moments, its)
         log.refuse_changed()
-        return digest, Folded(information, moments, answer, day_of(log.epoch), line.duration)
+        day, seconds = day_of(log.epoch), line.duration
+        return digest, Folded(information, moments, answer, day, seconds, temperature)
+
+
+def _temperature(log: Recording, drives: Sequence[str]) -> Array:
+    means = []
+    for name in (f"u.{drive}.temperature" for drive in drives):
+        told = log.whole([name]).values if name in log.signals else np.empty(0)
+        means.append(np.mean(told[np.isfinite(told)]) if np.isfinite(told).any() else np.nan)
+    return np.array(means)
 
 
 def _moment(information: Information, beta: Array, its: Prepared) -> Array:
@@ -387,6 +406,7 @@ def save(path: Path, digest: str, folded: Folded) -> None:
             "misfit": answer.misfit,
             "day": np.array(folded.day or ""),
             "seconds": np.array(folded.seconds),
+            "temperature": folded.temperature,
         },
     )
 
@@ -419,6 +439,7 @@ def load(path: Path, its: Prepared) -> Folded:
             Answer(values, covariance, data["beta"], data["misfit"]),
             str(data["day"]) or None,
             float(data["seconds"]),
+            data["temperature"],
         )
     except UNREADABLE as problem:
         raise InvalidRecording(

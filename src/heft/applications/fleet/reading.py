@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -35,6 +35,7 @@ TYPES, KEPT, SEEN = "types", "triangles", "seen.json"  # what a later run goes o
 SAMPLE, TRIES, PAIR = 3, 12, 2  # robots that prepare a type, of so many tried, by two logs each
 WORTH = 50  # pieces of work that are worth the start of one more process
 STALLED = 10  # workers' deaths in a row without anything done between them
+DEADLY = 3  # deaths of workers that did nothing but one piece of work, which is then left out
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class RobotAnswer:
     std: Array  # standard deviations of the values, shape (n, q)
     friction: Array  # covariance of what `Prepared.compared` names, by day, shape (n, f, f)
     misfit: Array  # rms residual of each day and channel, per the type's, shape (n, channels)
+    # of each drive, mean of the day's logs that tell it, shape (n, drives) [°C]; else NaN
+    temperature: Array
     whole: Answer  # of all days that were not left out
 
 
@@ -112,6 +115,10 @@ def _folded(task: _Task) -> _Read:
     except (HeftError, OSError, MemoryError, ArithmeticError, ValueError) as problem:
         return _Read(name, reason=_reason(problem))
     return _Read(name, digest, folded.day)
+
+
+def _deadly(task: _Task) -> _Read:
+    return _Read(task.log.name, reason=f"{DEADLY} processes that read it, and it alone, died")
 
 
 def _place(kept: Path, key: str) -> Path:
@@ -147,41 +154,81 @@ def answer_of(logs: RobotLogs) -> RobotAnswer:
         np.array([d.std for d in days]),
         np.array([d.covariance[np.ix_(its.compared, its.compared)] for d in days]),
         np.array([d.misfit for d in days]),
+        np.array([_mean([made[k].temperature for k in keys]) for _, keys in logs.days]),
         together([made[k] for k in sorted(made)], its),
     )
 
 
+def _mean(temperatures: Sequence[Array]) -> Array:
+    told = np.isfinite(temperatures)
+    with np.errstate(invalid="ignore"):  # of drives that no log tells
+        return np.asarray(np.where(told, temperatures, 0.0).sum(axis=0) / told.sum(axis=0))
+
+
 def worked(
-    work: Callable[[Item], Made], items: Sequence[Item], settings: FleetSettings
+    work: Callable[[Item], Made],
+    items: Sequence[Item],
+    settings: FleetSettings,
+    lost: Callable[[Item], Made] | None = None,
 ) -> Iterator[tuple[Item, Made]]:
     """Yield items with work(item), as they are done, by the engine that the settings name.
 
-    Workers that die are replaced, and what they were at is done again.
+    Processes that die are replaced, and what they were at is done again: one piece of work at a
+    time, so that it is known which of them is deadly.
+
+    Args:
+        lost: What is made of an item that `DEADLY` processes died of, each of which had nothing
+            else to do; the caller survives that. If None, small work is done by the caller.
 
     Raises:
-        FitError: If workers die `STALLED` times and nothing is done between.
+        FitError: If processes cannot be started; or, without `lost`, die `STALLED` times and
+            nothing is done between.
     """
     if settings.engine == "threads":
         yield from in_order(lambda item: (item, work(item)), items, settings.jobs)
         return
     remaining, deaths = dict(enumerate(items)), 0
     places = {id(item): k for k, item in remaining.items()}
+    suspects: list[int] = []
     while remaining:
+        chosen = suspects[:1] or list(remaining)
+        jobs = min(settings.jobs, -(-len(chosen) // WORTH))
+        pieces = [remaining[k] for k in chosen]
         try:
-            jobs = min(settings.jobs, -(-len(remaining) // WORTH))
-            with closing(by_processes(work, list(remaining.values()), jobs)) as made:
+            with closing(by_processes(work, pieces, jobs, apart=lost is not None)) as made:
                 for item, result in made:
                     del remaining[places[id(item)]]
                     deaths = 0
                     yield item, result
         except BrokenProcessPool as problem:
             deaths += 1
-            if deaths == STALLED:
-                raise FitError(
-                    "workers die again and again, and nothing is done",
-                    got=f"{len(remaining)} pieces of work left",
-                    cure="fewer workers take less memory: --jobs 1",
-                ) from problem
+            if lost is None:
+                if deaths == STALLED:
+                    raise _stalled(len(remaining)) from problem
+            elif not suspects and len(chosen) > 1:  # what they were at comes first of what is left
+                suspects, deaths = [k for k in chosen if k in remaining][: 2 * jobs], 0
+            elif deaths >= DEADLY:
+                _require_workers(len(remaining))
+                deaths = 0
+                yield pieces[0], lost(remaining.pop(chosen[0]))
+        suspects = [k for k in suspects if k in remaining]
+
+
+def _require_workers(left: int) -> None:
+    """Raise `FitError` unless a process that has nothing to do lives."""
+    try:
+        list(by_processes(abs, [0], 1, apart=True))
+    except BrokenProcessPool as problem:
+        raise _stalled(left) from problem
+
+
+def _stalled(left: int) -> FitError:
+    return FitError(
+        "workers die again and again, and nothing is done",
+        got=f"{left} pieces of work left",
+        cure="fewer workers take less memory: --jobs 1; a script of one's own needs "
+        'a line `if __name__ == "__main__":`',
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,10 +251,8 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     """
     kept = out / KEPT
     kept.mkdir(parents=True, exist_ok=True)
-    for remaining in kept.glob("*/.*"):  # of a worker that was killed
-        remaining.unlink()
     types = {
-        name: prepared(kind, _preparation(catalog, kind, out, progress))
+        name: prepared(kind, _preparation(catalog, kind, out, settings, progress))
         for name, kind in catalog.types.items()
         if any(log.type == name for log in catalog.logs)
     }
@@ -226,7 +271,7 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     begun = reported = time.monotonic()
     count = 0
     try:
-        for _, made in worked(_folded, tasks, settings):
+        for _, made in worked(_folded, tasks, settings, _deadly):
             count, reads[made.name] = count + 1, made
             if made.reason and settings.strict:
                 raise InvalidRecording(made.reason, argument=made.name)
@@ -238,6 +283,8 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
                 rest = _duration((len(tasks) - count) / rate)
                 progress(f"{count} of {len(tasks)} new logs, {rate:.1f} a second, {rest} left")
     finally:  # also of a run that is interrupted
+        for remaining in kept.glob("*/.*"):  # of a worker that was killed
+            remaining.unlink()
         write_text(out / SEEN, json.dumps(seen, indent=0, sort_keys=True))
     return _sorted(catalog, types, reads, kept, settings.strict)
 
@@ -258,7 +305,29 @@ def _seen(out: Path) -> dict[str, Any]:
     return made if isinstance(made, dict) else {}
 
 
-def _preparation(catalog: Catalog, kind: RobotType, out: Path, progress: Progress) -> Preparation:
+@dataclass(frozen=True)
+class _Sample:
+    """Logs that a type's preparation is chosen from by a worker."""
+
+    kind: RobotType
+    pairs: list[list[Path]]
+    count: int
+
+
+def _chosen(task: _Sample) -> Preparation | HeftError | None:
+    try:
+        return Preparation.of(task.kind, task.pairs, task.count)
+    except HeftError as problem:
+        return problem
+
+
+def _no_choice(task: _Sample) -> None:
+    return None
+
+
+def _preparation(
+    catalog: Catalog, kind: RobotType, out: Path, settings: FleetSettings, progress: Progress
+) -> Preparation:
     """Return the preparation of a type: chosen once, and anew if its files change."""
     path = out / TYPES / f"{kind.name}.json"
     files = [file_hash(f) if f else None for f in (kind.model, kind.options, kind.columns)]
@@ -282,7 +351,15 @@ def _preparation(catalog: Catalog, kind: RobotType, out: Path, progress: Progres
         for logs in ordered
         if k < len(logs)
     ]
-    made = Preparation.of(kind, pairs[:TRIES], SAMPLE)
+    task = _Sample(kind, pairs[:TRIES], SAMPLE)
+    [(_, made)] = worked(_chosen, [task], settings, _no_choice)
+    if made is None:  # a log is deadly: those of robots that are not so by themselves are used
+        ones = [replace(task, pairs=[pair], count=1) for pair in task.pairs]
+        alive = [one.pairs[0] for one, own in worked(_chosen, ones, settings, _no_choice) if own]
+        [(_, made)] = worked(_chosen, [replace(task, pairs=alive)], settings, _no_choice)
+    assert made is not None
+    if isinstance(made, HeftError):
+        raise made
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json_text({"files": files, "preparation": asdict(made)}))
     return made
