@@ -4,17 +4,20 @@
     python -m benchmarks.comparison_truth --development [--arm NAME ...] [--condition NAME ...]
 
 Each robot of a seed is identified from several logs, each of a motion of its own: as it was, with
-15 % more viscous friction in one joint, and with 0.3 kg more at its tool. Folders of results stay
+15 % more viscous friction in one joint, and with 0.3 kg more at its tool. Of what spoils the first
+log `heft identify` says so, and writes no model: the options that it asks for, gravity where the
+base is tilted, are stated for all logs, as its user is to do. Folders of results stay
 in `benchmarks/.cache/comparison`, and none is made twice: a run that was interrupted goes on.
 """
 
 from __future__ import annotations
 
 import sys
+import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +27,7 @@ from benchmarks import truth
 from benchmarks.program import benchmark, cache_path, commit, spread
 from benchmarks.results_file import Row, at_least, at_most
 from benchmarks.scoring import unchecked
+from heft.applications.doctor import diagnose
 from heft.applications.identification.comparison import Comparison, compare
 from heft.applications.identification.difference import POWER
 from heft.applications.identification.identification import identify
@@ -31,7 +35,7 @@ from heft.applications.identification.results import write
 from heft.arrays import Array
 from heft.errors import FitError
 from heft.fit.settings import Settings
-from heft.models import Robot
+from heft.models import Options, Robot
 from heft.simulation import Arm, MotionKind, Simulator, Viscous
 from heft.simulation.simulated_drives import Drive
 
@@ -155,6 +159,15 @@ def simulator(key: Key, log: Log) -> Simulator:
     return Changed(arm, after, before, rubbing)
 
 
+@cache
+def asked_options(key: Key) -> Options:
+    """Return the options that heft asks for where something spoils a robot's first log."""
+    first = simulator(key, LOGS["first"]).run(key[2], number=LOGS["first"].number)
+    found = diagnose([first.recording], Robot.from_urdf_text(first.prior)).findings
+    lines = [f.lines["options"] for f in found if f.severity == "spoils" and "options" in f.lines]
+    return Options.from_dict(tomllib.loads("\n".join(lines)))
+
+
 def folder(label: str, key: Key, log: str) -> Path:
     """Return where results are kept."""
     name, condition, seed = key
@@ -168,7 +181,7 @@ def one(label: str, log: tuple[Key, str], settings: Settings = Settings(threads=
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
         experiment = simulator(key, LOGS[name]).run(key[2], number=LOGS[name].number)
-        robot = Robot.from_urdf_text(experiment.prior)
+        robot = Robot.from_urdf_text(experiment.prior, asked_options(key))
         found = identify(robot, [experiment.recording], settings=settings)
     except FitError as error:  # or a simulation that diverged
         return error.message

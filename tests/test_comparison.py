@@ -185,6 +185,18 @@ def test_unlike_gains_are_told(before: Path, tmp_path: Path) -> None:
     assert f"[N·m/A]: {joint} 11 before and 12 after; friction" in told
 
 
+def test_what_failed_is_told_by_its_name(before: Path, tmp_path: Path) -> None:
+    for name, status in (("warned", "warn"), ("failed", "fail")):
+        shutil.copytree(before, tmp_path / name)
+        path = tmp_path / name / "estimate.json"
+        estimate = json.loads(path.read_text("utf-8"))
+        estimate["checks"].append({**estimate["checks"][0], "name": "a fault", "status": status})
+        path.write_text(json.dumps(estimate), "utf-8")
+    (note,) = [n for n in compare(before, tmp_path / "failed").notes if "verdict is poor" in n]
+    assert note.startswith(f"{tmp_path / 'failed'}: its verdict is poor (a fault)")
+    assert not [n for n in compare(before, tmp_path / "warned").notes if "verdict is poor" in n]
+
+
 def test_forwards_and_backwards_are_the_same_change(before: Path, rubbing: Path) -> None:
     there, back = compare(before, rubbing).changes, compare(rubbing, before).changes
     for one, other in zip(there, back, strict=True):

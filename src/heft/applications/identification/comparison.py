@@ -566,11 +566,16 @@ def _hashes(side: Side, role: str) -> set[str]:
     return {i["sha256"] for i in side.identified.estimate["inputs"] if i["role"] == role}
 
 
+def _failed(side: Side) -> str:
+    return ", ".join(c["name"] for c in side.identified.estimate["checks"] if c["status"] == "fail")
+
+
 def _notes(a: Side, b: Side) -> list[str]:
     notes = [
-        f"{s.name}: its verdict is poor, so that its deviations may be too small"
+        f"{s.name}: its verdict is poor ({failed}), so that its deviations may be too small, and "
+        "changes hide in what is wrong; mend that and identify both again"
         for s in (a, b)
-        if s.identified.estimate["verdict"] == "poor"
+        if (failed := _failed(s))
     ]
     notes += [
         f"{s.name}: an earlier heft wrote it, and what friction models miss is not counted; "
