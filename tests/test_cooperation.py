@@ -423,6 +423,24 @@ def test_a_pose_is_as_sure_as_it_says() -> None:
     assert 0.7 < np.mean(misfits) < 1.4
 
 
+def test_noise_that_is_understated_makes_no_load_surer(team: SimulatedTeam) -> None:
+    """What windows see beyond white noise, of coarse numbers say, is in the deviations."""
+    parts = windows_of(signals(team))
+    stds = []
+    for share in (1.0, 0.75):
+        less = [
+            replace(p, spread=share * p.spread, wrench_spread=share * p.wrench_spread)
+            for p in parts
+        ]
+        run = CooperativeRun(CooperativeMethod(every=1000), less, Graph.ring(team.count))
+        for rows in zip(*(np.hstack([p.motion, p.wrench]) for p in parts), strict=True):
+            run.step(np.concatenate(rows), 3.0)
+        load = run.result().known[-1].load(0)
+        assert load is not None and load.std is not None
+        stds.append(load.std)
+    assert np.all(np.abs(stds[1] / stds[0] - 1.0) < 0.05)
+
+
 def test_a_lighter_load_is_told_at_once_and_the_same_load_never() -> None:
     team = Team(robots=3, duration=12.0, changes=(8.0,), masses=(2.0, 1.2)).run(5)
     found = CooperativeMethod().identify(signals(team), Graph.ring(3))
