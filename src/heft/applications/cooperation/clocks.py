@@ -7,7 +7,7 @@ in δ; c takes what noise adds to a square. Of whole signals, or of a team's win
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,8 +18,8 @@ from heft.information import Graph
 
 from .replication import ABSENT, Replica
 from .signals import ContactSignals
-from .window_stream import WindowSettings, windows_of
-from .windows import SQUARES, Pose, inverse, load_tensor
+from .window_stream import WindowSettings
+from .windows import SIZE, SQUARES, Pose, Windows, inverse, load_tensor
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,10 @@ def on_one_clock(
 
 
 def wrench_delays(
-    team: Sequence[ContactSignals],
+    parts: Sequence[Windows],
     poses: Sequence[Pose],
     since: float,
+    behind: Mapping[int, float],
     settings: ClockSettings = ClockSettings(),
 ) -> dict[int, ClockOffset]:
     """Return by how much each robot's wrench is behind its motion, where it surely is.
@@ -142,11 +143,11 @@ def wrench_delays(
     τ of each robot, the load π and an offset d, over windows.
 
     Args:
-        team: Signals of each robot on one clock; what is set as `behind` already is kept.
+        parts: Windows of each robot, those of one place of one time; not a number where absent.
         poses: R and t that take coordinates of the first robot's frame to each one's own.
         since: Time of the first window that counts [s].
+        behind: Delays that the windows' wrenches are set by, by robot [s].
     """
-    parts = windows_of(team)
     moved = [p.moved(inverse(pose)) for p, pose in zip(parts, poses, strict=True)]
     # Two windows that overlap differ by noise; those that do not, by what the wrench changes
     stride, length = parts[0].time[1] - parts[0].time[0], WindowSettings().length
@@ -174,9 +175,9 @@ def wrench_delays(
     rest = b - A / size @ values
     spread = np.linalg.pinv(A.T @ A / np.outer(size, size)) * np.mean(rest**2) * parts[0].overlap
     offsets = {}
-    for k, signals in enumerate(team):
+    for k in range(len(parts)):
         std = float(np.sqrt(spread[k, k]) / size[k])
-        total = signals.behind + float(values[k] / size[k])
+        total = behind.get(k, 0.0) + float(values[k] / size[k])
         if abs(total) > max(settings.least, settings.sure * std):
             offsets[k] = ClockOffset(float(np.clip(total, -settings.most, settings.most)), std)
     return offsets
@@ -186,13 +187,14 @@ class TeamClocks:
     """Clock offsets of a team's robots against the first one, by windows as they come.
 
     The size of the angular velocity in windows of one time is the same at all contacts. Windows of
-    a robot whose clock differs are interpolated by cubics: they overlap, so that noise stays as it
-    is.
+    a robot whose clock differs, or whose wrench is late, are interpolated by cubics: they overlap,
+    so that noise stays as it is.
     """
 
     def __init__(self, windows: WindowSettings, settings: ClockSettings) -> None:
         self.windows, self.settings = windows, settings
         self.offsets: dict[int, ClockOffset] = {}
+        self.delays: dict[int, ClockOffset] = {}  # of wrenches behind their robots' motion
 
     def offset(self, origin: int) -> float:
         """Return how much later a robot's clock is taken to be than the first's [s]."""
@@ -225,13 +227,44 @@ class TeamClocks:
                 self.offsets[origin] = ClockOffset(offset, estimate.std)
         return new
 
-    def place(self, origin: int) -> tuple[int, Array]:
+    def compare_wrenches(
+        self, replica: Replica, kinds: Mapping[int, Windows], poses: Sequence[Pose], numbers: range
+    ) -> bool:
+        """Update the delays of wrenches; return whether one changed.
+
+        Args:
+            kinds: Covariances of robots' windows, by robot; of these numbers.
+            poses: See `wrench_delays`.
+        """
+        origins, length = tuple(kinds), self.windows.length
+        absent = np.full(24 * len(origins), np.nan)
+        found = (self.row(replica, origins, n) for n in numbers)
+        rows = np.array([absent if row is None else row for row in found])
+        time = self.windows.stride * np.array(numbers) + 0.5 * length
+        parts = [
+            replace(kind, time=time, motion=own[:, :SIZE], wrench=own[:, SIZE:])
+            for kind, own in zip(kinds.values(), np.hsplit(rows, len(origins)), strict=True)
+        ]
+        behind = {k: self.delays[o].offset for k, o in enumerate(origins) if o in self.delays}
+        told = wrench_delays(parts, poses, -np.inf, behind, self.settings)
+        new = {origins[k]: delay for k, delay in told.items()}
+        if new.keys() == self.delays.keys() and all(
+            abs(d.offset - self.delays[o].offset) < d.std for o, d in new.items()
+        ):
+            return False
+        self.delays = new
+        return True
+
+    def place(self, origin: int, behind: float = 0.0) -> tuple[int, Array]:
         """Return how a robot's windows are interpolated at the first robot's times.
+
+        Args:
+            behind: By which what is interpolated is later than the clock [s].
 
         Returns:
             What is added to a number for the first window, and the weights of it and the next.
         """
-        late = self.offset(origin) / self.windows.stride
+        late = (self.offset(origin) + behind) / self.windows.stride
         if not late:
             return 0, np.ones(1)
         steps_late = math.floor(late)
@@ -244,6 +277,11 @@ class TeamClocks:
         ]
         return steps_late - 1, np.array(weights)
 
+    def _places(self, origin: int) -> list[tuple[int, Array]]:
+        """Return how motion and wrench are interpolated: one way where the wrench is not late."""
+        delay = self.delays.get(origin)
+        return [self.place(origin), *([self.place(origin, delay.offset)] if delay else [])]
+
     def until(self, replica: Replica, complete: int) -> int:
         """Return the number up to which rows can be interpolated.
 
@@ -251,10 +289,10 @@ class TeamClocks:
             complete: Number up to which all windows are here.
         """
         numbers = [complete]
-        for origin in self.offsets:
+        for origin in {*self.offsets, *self.delays}:
             if origin not in replica.ended:
-                first, weights = self.place(origin)
-                numbers.append(replica.count(origin) - (first + len(weights) - 1))
+                last = max(first + len(weights) - 1 for first, weights in self._places(origin))
+                numbers.append(replica.count(origin) - last)
         return min(numbers)
 
     def row(self, replica: Replica, origins: tuple[int, ...], number: int) -> Array | None:
@@ -265,9 +303,11 @@ class TeamClocks:
         """
         estimate = []
         for origin in origins:
-            kept, (first, weights) = replica.windows[origin], self.place(origin)
-            begin = number + first
-            rows = [kept.get(begin + k, ABSENT) for k in range(len(weights))]
-            estimate.append(rows[0] if len(rows) == 1 else weights @ np.array(rows))
+            kept, at = replica.windows[origin], []
+            for first, weights in self._places(origin):
+                begin = number + first
+                rows = [kept.get(begin + k, ABSENT) for k in range(len(weights))]
+                at.append(rows[0] if len(rows) == 1 else weights @ np.array(rows))
+            estimate += [at[0][:SIZE], at[-1][SIZE:]]
         row = np.concatenate(estimate)
         return None if np.isnan(row).any() else row

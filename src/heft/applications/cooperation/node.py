@@ -12,6 +12,7 @@ takes all windows again: what is known does not depend on when it was heard.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -207,17 +208,34 @@ class TeamSolver:
         run.belief = replace(run.belief, mass=None, centres={}, load=load)
 
     def _set_clocks(self, replica: Replica, number: int) -> bool:
-        """Compare clocks; return whether one was set and recent windows are processed again."""
+        """Compare clocks; return whether one was set and recent windows are processed again.
+
+        So are wrenches with their robots' motion, where poses are known.
+        """
         begin = replica.begin(self._origins)
         if number <= self._compared or number + 1 - begin < self.method.first:
             return False
         self._compared = number
         again = max(begin, number + 1 - 250)  # windows, within which a clock shows
         if not self.clocks.compare(replica, self._origins, number) or self._since > again:
-            return False  # the windows that come are right
+            again = max(begin, self._since, number + 1 - 1000)  # within which a delay does
+            if not self._compare_wrenches(replica, range(again, number)):
+                return False  # the windows that come are right
         self.changes = [t for t in self.changes if t < again * self.method.windows.stride]
         self._run, self._before, self.next = None, None, again
         return True
+
+    def _compare_wrenches(self, replica: Replica, numbers: range) -> bool:
+        """Return whether some wrenches are newly found to be late, or otherwise than before."""
+        run, settings = self._run, self.method.windows
+        assert run is not None
+        poses = [pose for k in range(run.count) if (pose := run.poses.get(k)) is not None]
+        since = max(run.changes, default=0.0) / settings.stride  # windows of one load alone
+        numbers = range(max(numbers.start, math.ceil(since)), numbers.stop)
+        if len(poses) < run.count or run.space.planar or len(numbers) < self.method.first:
+            return False
+        kinds = dict(zip(self._origins, run.parts, strict=True))
+        return self.clocks.compare_wrenches(replica, kinds, poses, numbers)
 
     def _learn_spread(self, row: Array, replica: Replica) -> bool:
         """Update the covariance of windows; return whether that was due.
@@ -410,6 +428,10 @@ class CooperativeNode:
             late = f"{1e3 * clock.offset:.1f} ms later than that of {first}"
             words = f"the clock of {name} is {late} (± {1e3 * clock.std:.1g} ms): set"
             self.tell("clock", words, name)
+        for robot, delay in self.solver.clocks.delays.items():
+            name = self.stated.robots[robot].name
+            late = f"{1e3 * delay.offset:.1f} ms behind its motion (± {1e3 * delay.std:.1g} ms)"
+            self.tell("late wrench", f"the wrench of {name} is {late}: set", name)
         known = self.known
         if known is not None:
             for doubt in known.known.doubts:

@@ -27,6 +27,7 @@ from .paper import PaperMethod, PaperResult
 from .robot_log import at_one_time, from_one_epoch, opened, together
 from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
+from .window_stream import windows_of
 from .windows import Pose
 
 MethodName = Literal["heft", "paper"]
@@ -436,13 +437,14 @@ def _with_delays(
         if len(poses) < len(team) or method.planar:
             break
         since = max(result.changes, default=0.0) if result.changes else -np.inf
-        again = wrench_delays(team, poses, since)
+        behind = {k: s.behind for k, s in enumerate(team)}
+        again = wrench_delays(windows_of(team), poses, since, behind)
         settled = all(abs(d.offset - team[k].behind) < d.std for k, d in again.items())
         if settled and again.keys() == delays.keys():
             break
         delays = again
-        behind = [again[k].offset if k in again else 0.0 for k in range(len(team))]
-        team = [replace(s, behind=b) for s, b in zip(team, behind, strict=True)]
+        none = ClockOffset(0.0, 0.0)
+        team = [replace(s, behind=again.get(k, none).offset) for k, s in enumerate(team)]
         result = method.identify(team, stated.graph)
     return result, delays
 
