@@ -724,7 +724,7 @@ def test_wrenches_of_the_wrong_sign_are_named_with_their_cure(tmp_path: Path) ->
     (tmp_path / "team.toml").write_text(toml)
     found = identify_team_files(tmp_path)
     assert found.verdict == "poor" and found.load(0) is None
-    assert "mass of -" in found.text() and "reaction = true" in found.text()
+    assert "With the opposite wrench" in found.text() and "reaction = true" in found.text()
     cured = toml.replace("log = ", "reaction = true\nlog = ")
     (tmp_path / "team.toml").write_text(cured)
     found = identify_team_files(tmp_path)

@@ -87,6 +87,29 @@ def test_opposite_wrenches_are_told_by_physics_with_what_cures_them(
     finds_the_load(team)
 
 
+@pytest.mark.parametrize("axes", ['"-y", "x", "z"', '"y", "x", "-z"', '"z", "y", "x"'])
+def test_a_wrench_sensor_in_other_axes_is_named_with_the_line_that_cures_it(
+    axes: str, tmp_path: Path
+) -> None:
+    """Turned, upside down, and left-handed: motion tells poses, and one load tells the axes."""
+    team = drafted(tmp_path, SHORT)
+    text = team.read_text()
+    team.write_text(text.replace('name = "right"', f'name = "right"\naxes = [{axes}]'))
+    found = identify_team_files(team, tmp_path / "out")
+    (told,) = (f for f in found.findings() if f.severity == "spoils")
+    assert told.name == "other axes" and told.about == "right" and "of 3.0" in told.message
+    assert told.cure == 'in the [[robot]] of right: axes = ["x", "y", "z"]'
+    assert found.verdict == "poor" and found.stated_load(0) is None
+
+
+def test_axes_that_are_none_are_refused(tmp_path: Path) -> None:
+    team = drafted(tmp_path, Record(duration=0.2))
+    for axes, says in ('"x", "-x", "z"', "along one of"), ('"x", "y", "w"', "an axis"):
+        team.write_text(f'[[robot]]\nname = "a"\naxes = [{axes}]')
+        with pytest.raises(InvalidSetting, match=says):
+            check_team_files(team)
+
+
 def test_what_a_team_is_refused_for_is_found_before_all_of_it(tmp_path: Path) -> None:
     bags = record(PAIR, Record(duration=4.0, late=30.0), tmp_path, 1)
     team = tmp_path / "team.toml"

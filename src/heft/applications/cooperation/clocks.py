@@ -7,19 +7,18 @@ in δ; c takes what noise adds to a square. Of whole signals, or of a team's win
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from heft.arrays import Array
-from heft.estimators import whitening
 from heft.information import Graph
 
 from .replication import ABSENT, Replica
 from .signals import ContactSignals
 from .window_stream import WindowSettings
-from .windows import SIZE, SQUARES, Pose, Windows, inverse, load_tensor
+from .windows import SIZE, SQUARES
 
 
 @dataclass(frozen=True)
@@ -130,59 +129,6 @@ def on_one_clock(
     return moved, late
 
 
-def wrench_delays(
-    parts: Sequence[Windows],
-    poses: Sequence[Pose],
-    since: float,
-    behind: Mapping[int, float],
-    settings: ClockSettings = ClockSettings(),
-) -> dict[int, ClockOffset]:
-    """Return by how much each robot's wrench is behind its motion, where it surely is.
-
-    A wrench W of the past lacks τ Ẇ to first order: least squares of Σ D (W + τ Ẇ) = Y π + d, in
-    τ of each robot, the load π and an offset d, over windows.
-
-    Args:
-        parts: Windows of each robot, those of one place of one time; not a number where absent.
-        poses: R and t that take coordinates of the first robot's frame to each one's own.
-        since: Time of the first window that counts [s].
-        behind: Delays that the windows' wrenches are set by, by robot [s].
-    """
-    moved = [p.moved(inverse(pose)) for p, pose in zip(parts, poses, strict=True)]
-    # Two windows that overlap differ by noise; those that do not, by what the wrench changes
-    stride, length = parts[0].time[1] - parts[0].time[0], WindowSettings().length
-    lag = round(0.5 * length / stride)
-    rates = np.full((len(moved), len(parts[0].time), 6), np.nan)
-    for own, m in zip(rates, moved, strict=True):
-        own[lag:-lag] = (m.wrench[2 * lag :] - m.wrench[: -2 * lag]) / (2 * lag * stride)
-    wrench = np.sum([m.wrench for m in moved], axis=0)
-    motion = np.mean([m.motion for m in moved], axis=0)
-    good = np.isfinite(rates).all(axis=(0, 2)) & np.isfinite(motion).all(axis=1)
-    good &= np.isfinite(wrench).all(axis=1) & (parts[0].time >= since)
-    Y = np.einsum("nm,mwp->nwp", motion[good], load_tensor())
-    offset = np.broadcast_to(np.eye(6), (len(Y), 6, 6))
-    columns = np.concatenate([-np.moveaxis(rates[:, good], 0, 2), Y, offset], axis=2)
-    noise = np.sum([m.wrench_spread for m in moved], axis=0)
-    if np.linalg.cond(noise) > 1e12:  # of two points, whose moments along one line are none
-        return {}
-    white = whitening(noise)
-    A, b = (white @ columns).reshape(-1, columns.shape[2]), (wrench[good] @ white.T).ravel()
-    if len(b) < 100 * len(moved):
-        return {}
-    size = np.linalg.norm(A, axis=0)
-    size[size == 0.0] = 1.0
-    values, *_ = np.linalg.lstsq(A / size, b)
-    rest = b - A / size @ values
-    spread = np.linalg.pinv(A.T @ A / np.outer(size, size)) * np.mean(rest**2) * parts[0].overlap
-    offsets = {}
-    for k in range(len(parts)):
-        std = float(np.sqrt(spread[k, k]) / size[k])
-        total = behind.get(k, 0.0) + float(values[k] / size[k])
-        if abs(total) > max(settings.least, settings.sure * std):
-            offsets[k] = ClockOffset(float(np.clip(total, -settings.most, settings.most)), std)
-    return offsets
-
-
 class TeamClocks:
     """Clock offsets of a team's robots against the first one, by windows as they come.
 
@@ -226,34 +172,6 @@ class TeamClocks:
                 new |= origin not in self.offsets
                 self.offsets[origin] = ClockOffset(offset, estimate.std)
         return new
-
-    def compare_wrenches(
-        self, replica: Replica, kinds: Mapping[int, Windows], poses: Sequence[Pose], numbers: range
-    ) -> bool:
-        """Update the delays of wrenches; return whether one changed.
-
-        Args:
-            kinds: Covariances of robots' windows, by robot; of these numbers.
-            poses: See `wrench_delays`.
-        """
-        origins, length = tuple(kinds), self.windows.length
-        absent = np.full(24 * len(origins), np.nan)
-        found = (self.row(replica, origins, n) for n in numbers)
-        rows = np.array([absent if row is None else row for row in found])
-        time = self.windows.stride * np.array(numbers) + 0.5 * length
-        parts = [
-            replace(kind, time=time, motion=own[:, :SIZE], wrench=own[:, SIZE:])
-            for kind, own in zip(kinds.values(), np.hsplit(rows, len(origins)), strict=True)
-        ]
-        behind = {k: self.delays[o].offset for k, o in enumerate(origins) if o in self.delays}
-        told = wrench_delays(parts, poses, -np.inf, behind, self.settings)
-        new = {origins[k]: delay for k, delay in told.items()}
-        if new.keys() == self.delays.keys() and all(
-            abs(d.offset - self.delays[o].offset) < d.std for o, d in new.items()
-        ):
-            return False
-        self.delays = new
-        return True
 
     def place(self, origin: int, behind: float = 0.0) -> tuple[int, Array]:
         """Return how a robot's windows are interpolated at the first robot's times.

@@ -32,8 +32,9 @@ from .replication import Replica, ReplicaSettings, WindowMessage
 from .signals import ContactSignals
 from .team_file import TeamFile
 from .window_stream import WindowStream, covariances
-from .windows import PAIRS, SQUARES, Pose, Windows
+from .windows import PAIRS, SIZE, SQUARES, Pose, Windows
 from .wire import BadMessage, decoded, encoded, team_key
+from .wrenches import wrench_delays
 
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 MOST_EVENTS = 50
@@ -234,8 +235,24 @@ class TeamSolver:
         numbers = range(max(numbers.start, math.ceil(since)), numbers.stop)
         if len(poses) < run.count or run.space.planar or len(numbers) < self.method.first:
             return False
-        kinds = dict(zip(self._origins, run.parts, strict=True))
-        return self.clocks.compare_wrenches(replica, kinds, poses, numbers)
+        absent = np.full(WIDE * run.count, np.nan)
+        each = (self.clocks.row(replica, self._origins, n) for n in numbers)
+        rows = np.array([absent if row is None else row for row in each])
+        time = settings.stride * np.array(numbers) + 0.5 * settings.length
+        parts = [
+            replace(kind, time=time, motion=own[:, :SIZE], wrench=own[:, SIZE:])
+            for kind, own in zip(run.parts, np.hsplit(rows, run.count), strict=True)
+        ]
+        before = self.clocks.delays
+        behind = {k: before[o].offset for k, o in enumerate(self._origins) if o in before}
+        found = wrench_delays(parts, poses, -np.inf, behind, self.clocks.settings)
+        new = {self._origins[k]: delay for k, delay in found.items()}
+        if new.keys() == before.keys() and all(
+            abs(d.offset - before[o].offset) < d.std for o, d in new.items()
+        ):
+            return False
+        self.clocks.delays = new
+        return True
 
     def _learn_spread(self, row: Array, replica: Replica) -> bool:
         """Update the covariance of windows; return whether that was due.
@@ -359,9 +376,7 @@ class CooperativeNode:
         """
         if self.own in self.replica.ended:
             return 0
-        if self.stated.robots[self.own].reaction:
-            signals = signals.reversed()
-        made = self._stream.add(signals, epoch)
+        made = self._stream.add(signals.turned(self.stated.robots[self.own].turn), epoch)
         if self._stream.begin is not None:
             self.replica.take_hold(self._stream.begin)
         if self._stream.sensors is not None and self.own not in self.replica.sensors:

@@ -20,7 +20,7 @@ from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
 from .agreement import AgreementSettings
-from .clocks import ClockOffset, on_one_clock, wrench_delays
+from .clocks import ClockOffset, ClockSettings, on_one_clock
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
@@ -29,6 +29,7 @@ from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .window_stream import windows_of
 from .windows import Pose
+from .wrenches import likeliest_axes, wrench_delays
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -94,6 +95,9 @@ class TeamFound:
     repeated: Mapping[tuple[int, str], float] = field(default_factory=dict)
     # by robot, how much its wrench is behind its motion, where it was set
     delays: Mapping[int, ClockOffset] = field(default_factory=dict)
+    # by robot, what takes its wrench to axes in which a load of that mass [kg] explains the logs,
+    # shape (3, 3); none where they are right, or no others help
+    otherwise: tuple[Mapping[int, Array], float] | None = None
 
     @property
     def changes(self) -> tuple[float, ...]:
@@ -144,7 +148,22 @@ class TeamFound:
         findings += self._undetermined()
         if last is not None:
             findings += [*self._doubts(last), *self._misfit(last)]
-        return findings
+        if self.otherwise is None:
+            return findings
+        # What other axes explain is not told twice
+        return [self._other_axes(*self.otherwise), *(f for f in findings if f.severity != "spoils")]
+
+    def _other_axes(self, turns: Mapping[int, Array], mass: float) -> Finding:
+        cures = {self.names[k]: self.stated.robots[k].turned(by) for k, by in turns.items()}
+        opposite = all("reaction" in cure for cure in cures.values())
+        return Finding(
+            "opposite wrench" if opposite else "other axes",
+            f"With {'the opposite wrench' if opposite else 'other axes of its wrench sensor'} one "
+            f"rigid load explains the logs, of {mass:.4g} kg; as it stands none does",
+            about=", ".join(cures),
+            severity="spoils",
+            cure="; ".join(f"in the [[robot]] of {name}: {cure}" for name, cure in cures.items()),
+        )
 
     def _of_sensors(self) -> Iterator[Finding]:
         for k, clock in self.clocks.items():
@@ -396,9 +415,34 @@ def identify_team(
 ) -> TeamFound:
     """Identify the load that a team holds; see `identify_team_files`.
 
+    Where no load explains the logs, other axes and signs of wrenches are tried.
+
     Args:
         team: Signals of each robot, in times since one stamp.
     """
+    found = _identified(stated, team, method, progress)
+    last = found.latest
+    poses = [p for p in last.poses if p is not None] if last is not None and last.poses else []
+    if found.verdict != "poor" or last is None or len(poses) < len(team):
+        return found
+    progress("trying other axes of wrenches")
+    signals, _ = on_one_clock(team, stated.graph)
+    for robots, by in likeliest_axes(windows_of(signals), poses, last.space)[:3]:
+        turned = [s.turned(by) if k in robots else s for k, s in enumerate(team)]
+        other = _identified(stated, turned, method)
+        load = other.load(0)
+        if other.verdict != "poor" and load is not None:
+            return replace(found, otherwise=(dict.fromkeys(robots, by), load.mass))
+    return found
+
+
+def _identified(
+    stated: TeamFile,
+    team: Sequence[ContactSignals],
+    method: MethodName,
+    progress: Callable[[str], None] = lambda line: None,
+) -> TeamFound:
+    """Return the load as the axes of wrenches are stated."""
     repeated: dict[tuple[int, str], float] = {}
     for k, (robot, own) in enumerate(zip(stated.robots, team, strict=True)):
         repeated |= {(k, sensor): time for sensor, time in _repeated(own, robot).items()}
@@ -438,7 +482,7 @@ def _with_delays(
             break
         since = max(result.changes, default=0.0) if result.changes else -np.inf
         behind = {k: s.behind for k, s in enumerate(team)}
-        again = wrench_delays(windows_of(team), poses, since, behind)
+        again = wrench_delays(windows_of(team), poses, since, behind, ClockSettings())
         settled = all(abs(d.offset - team[k].behind) < d.std for k, d in again.items())
         if settled and again.keys() == delays.keys():
             break
