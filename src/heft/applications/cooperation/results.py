@@ -20,14 +20,14 @@ from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
 from .agreement import AgreementSettings
-from .clocks import ClockOffset, ClockSettings, on_one_clock
+from .clocks import ClockOffset, ClockSettings, lateness, on_one_clock
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
 from .robot_log import at_one_time, from_one_epoch, opened, together
 from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
-from .window_stream import windows_of
+from .window_stream import WindowSettings, noise_of, windows_of
 from .windows import Pose
 from .wrenches import likeliest_axes, wrench_delays
 
@@ -95,6 +95,9 @@ class TeamFound:
     repeated: Mapping[tuple[int, str], float] = field(default_factory=dict)
     # by robot, how much its wrench is behind its motion, where it was set
     delays: Mapping[int, ClockOffset] = field(default_factory=dict)
+    # by robot whose stamps are of reception, how late they are beyond their mean, root mean square
+    # [s], and what that is of its force, and that sensor's noise [N]
+    reception: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
     # by robot, what takes its wrench to axes in which a load of that mass [kg] explains the logs,
     # shape (3, 3); none where they are right, or no others help
     otherwise: tuple[Mapping[int, Array], float] | None = None
@@ -183,6 +186,17 @@ class TeamFound:
                 about=self.names[k],
                 severity="tells",
                 evidence={"delay_s": delay.offset, "std_s": delay.std},
+            )
+        for k, (late, error, noise) in self.reception.items():
+            yield Finding(
+                "stamps of reception",
+                f"The stamps of {self.names[k]} are late now and then and never early, as those of "
+                f"reception are: by {1e3 * late:.2g} ms (rms) beyond their mean, which is as much "
+                f"as {error:.2g} N of noise in its force, beside {noise:.2g} N of its sensor",
+                about=self.names[k],
+                severity="warns" if error > noise else "tells",
+                evidence={"late_s": late, "error_N": error, "noise_N": noise},
+                cure="Stamp messages where they are measured.",
             )
         end = "" if isinstance(self.result, PaperResult) else ": left out"
         for (k, sensor), duration in self.repeated.items():
@@ -466,7 +480,17 @@ def _identified(
         untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
     else:
         untold = unplaced(signals, stated.graph)
-    return TeamFound(stated, method, result, end, clocks, untold, repeated, delays)
+    late = {k: _late_stamps(own, rms) for k, own in enumerate(team) if (rms := lateness(own.time))}
+    return TeamFound(stated, method, result, end, clocks, untold, repeated, delays, late)
+
+
+def _late_stamps(signals: ContactSignals, late: float) -> tuple[float, float, float]:
+    """Return what lateness of stamps is as noise of the force; see `TeamFound.reception`."""
+    (windows,) = windows_of([signals])
+    apart = round(WindowSettings().length / WindowSettings().stride)
+    change = windows.wrench[apart:, 3:] - windows.wrench[:-apart, 3:]
+    rate = float(np.sqrt(np.nanmean(change**2))) / WindowSettings().length
+    return late, rate * late, noise_of(signals, WindowSettings().length).force
 
 
 def _with_delays(
