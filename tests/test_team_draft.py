@@ -165,8 +165,9 @@ def test_a_draft_is_refused_where_it_could_not_be_filled_in(tmp_path: Path) -> N
         draft_team([left], out)
     with pytest.raises(InvalidSetting, match="as many robots"):
         draft_team([left, right], out, [model] * 3)
-    with pytest.raises(InvalidRecording, match="no log of messages"):
+    with pytest.raises(InvalidRecording, match="no log of messages") as refused:
         draft_team([left, model], out)
+    assert "write the file yourself" in (refused.value.cure or "")
     assert not out.exists()
     draft_team([left, right], out, names=("a", "b"))
     assert 'name = "a"' in out.read_text()
