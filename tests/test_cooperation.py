@@ -22,6 +22,8 @@ from heft.applications.cooperation import (
     CooperativeMethod,
     CooperativeResult,
     PaperMethod,
+    TeamFile,
+    TeamRobot,
     identify_team_files,
     simulate_team_files,
 )
@@ -421,6 +423,44 @@ def test_a_pose_is_as_sure_as_it_says() -> None:
         misfits.append(found.misfit)
     assert 0.6 < np.mean(squared) < 1.6
     assert 0.7 < np.mean(misfits) < 1.4
+
+
+@pytest.mark.parametrize(
+    "kind", [{"planar": True}, {"planar": True, "points": True}, {"points": True}]
+)
+def test_offsets_and_late_wrenches_are_told_in_a_plane_and_at_points(kind: dict[str, bool]) -> None:
+    quiet = TeamNoise(0.02, 0.02, 0.1, 0.2, 0.02)
+    team = replace(SHORT, duration=12.0, noise=quiet, **kind).run(3)
+    read, rng, late = [], np.random.default_rng(1), (0.02, 0.0, 0.012)
+    for own, delay in zip(signals(team), late, strict=True):
+        of_past = {
+            n: CubicSpline(own.time, v)(own.time - delay)
+            for n, v in (("force", own.force), ("torque", own.torque))
+        }
+        read.append(replace(own, **of_past))
+        read[-1] = replace(read[-1], force=read[-1].force + 2.0 * rng.normal(size=3))
+    robots = tuple(TeamRobot(f"r{k}") for k in range(3))
+    stated = TeamFile(robots, Graph.ring(3), planar="planar" in kind)
+    found = team_results.identify_team(stated, read)
+    load, (mass, com, _) = (
+        found.load(0),
+        team.bodies[0].seen_from(team.rotations[0], team.origins[0]),
+    )
+    assert found.verdict == "good" and set(found.delays) == {0, 2}
+    for k, delay in found.delays.items():
+        assert abs(delay.offset - late[k]) < 4.0 * delay.std < 4e-3
+    assert load is not None and load.std is not None
+    off = (load.numbers[:4] - [mass, *com]) / load.std[:4]
+    assert np.nanmax(np.abs(off)) < 3.5 and load.std[0] < 0.03
+
+
+def test_forces_of_two_points_alone_are_refused() -> None:
+    team = replace(SHORT, robots=2).run(1)
+    read = [replace(own, torque=np.zeros_like(own.torque)) for own in signals(team)]
+    stated = TeamFile((TeamRobot("left"), TeamRobot("right")), Graph.ring(2))
+    with pytest.raises(InvalidSetting, match="about the line between") as refused:
+        team_results.identify_team(stated, read)
+    assert "planar = true" in (refused.value.cure or "")
 
 
 def test_noise_that_is_understated_makes_no_load_surer(team: SimulatedTeam) -> None:

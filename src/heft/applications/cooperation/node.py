@@ -12,7 +12,6 @@ takes all windows again: what is known does not depend on when it was heard.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +33,7 @@ from .team_file import TeamFile
 from .window_stream import WindowStream, covariances
 from .windows import PAIRS, SIZE, SQUARES, Pose, Windows
 from .wire import BadMessage, decoded, encoded, team_key
-from .wrenches import wrench_delays
+from .wrenches import longest, wrench_delays
 
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 MOST_EVENTS = 50
@@ -231,21 +230,27 @@ class TeamSolver:
         run, settings = self._run, self.method.windows
         assert run is not None
         poses = [pose for k in range(run.count) if (pose := run.poses.get(k)) is not None]
-        since = max(run.changes, default=0.0) / settings.stride  # windows of one load alone
-        numbers = range(max(numbers.start, math.ceil(since)), numbers.stop)
-        if len(poses) < run.count or run.space.planar or len(numbers) < self.method.first:
+        if len(poses) < run.count or len(numbers) < self.method.first:
             return False
         absent = np.full(WIDE * run.count, np.nan)
         each = (self.clocks.row(replica, self._origins, n) for n in numbers)
         rows = np.array([absent if row is None else row for row in each])
         time = settings.stride * np.array(numbers) + 0.5 * settings.length
         parts = [
-            replace(kind, time=time, motion=own[:, :SIZE], wrench=own[:, SIZE:])
-            for kind, own in zip(run.parts, np.hsplit(rows, run.count), strict=True)
+            replace(
+                self._part(replica, o, squares / self._summed),
+                time=time,
+                motion=own[:, :SIZE],
+                wrench=own[:, SIZE:],
+            )
+            for o, squares, own in zip(
+                self._origins, self._squares, np.hsplit(rows, run.count), strict=True
+            )
         ]
         before = self.clocks.delays
         behind = {k: before[o].offset for k, o in enumerate(self._origins) if o in before}
-        found = wrench_delays(parts, poses, -np.inf, behind, self.clocks.settings)
+        during = longest(run.changes, float(time[0]), float(time[-1]))
+        found = wrench_delays(parts, poses, during, behind, run.space, self.clocks.settings)
         new = {self._origins[k]: delay for k, delay in found.items()}
         if new.keys() == before.keys() and all(
             abs(d.offset - before[o].offset) < d.std for o, d in new.items()

@@ -29,7 +29,7 @@ from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .window_stream import WindowSettings, noise_of, windows_of
 from .windows import Pose
-from .wrenches import likeliest_axes, wrench_delays
+from .wrenches import likeliest_axes, longest, wrench_delays
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -463,6 +463,14 @@ def _identified(
     signals, clocks = on_one_clock(team, stated.graph)
     begin, end = together(signals)
     progress(f"{len(signals)} robots, {end - begin:.1f} s together")
+    if len(team) == 2 and not stated.planar and not any(s.torque.any() for s in team):
+        raise InvalidSetting(
+            "forces at two points turn no load about the line between them",
+            argument=", ".join(robot.name for robot in stated.robots),
+            got="no torque of either",
+            cure="measure the torque of one, or name a third robot; planar = true if the load "
+            "moves in a plane",
+        )
     if stated.planar and method == "paper":
         raise InvalidSetting(
             "the published method knows no plane",
@@ -502,11 +510,13 @@ def _with_delays(
     for _ in range(4):  # the longer a delay, the less it is linear
         last = result.known[-1] if result.known else None
         poses = [p for p in last.poses if p is not None] if last and last.poses else []
-        if len(poses) < len(team) or method.planar:
+        if len(poses) < len(team):
             break
-        since = max(result.changes, default=0.0) if result.changes else -np.inf
+        during = longest(result.changes, *together(team))
         behind = {k: s.behind for k, s in enumerate(team)}
-        again = wrench_delays(windows_of(team), poses, since, behind, ClockSettings())
+        again = wrench_delays(
+            windows_of(team), poses, during, behind, method.space, ClockSettings()
+        )
         settled = all(abs(d.offset - team[k].behind) < d.std for k, d in again.items())
         if settled and again.keys() == delays.keys():
             break

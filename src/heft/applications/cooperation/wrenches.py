@@ -13,7 +13,7 @@ from heft.estimators import whitening
 
 from .clocks import ClockOffset, ClockSettings
 from .window_stream import WindowSettings
-from .windows import SPATIAL, Pose, Space, Windows, inverse
+from .windows import Pose, Space, Windows, inverse
 
 # matrices that take a vector of one's axes to others': all permutations with all signs, (48, 3, 3)
 SIGNED = np.array(
@@ -31,13 +31,15 @@ class _Rows:
     moved: tuple[Windows, ...]  # each robot's windows in that frame
 
     @staticmethod
-    def of(parts: Sequence[Windows], poses: Sequence[Pose], since: float, space: Space) -> _Rows:
+    def of(
+        parts: Sequence[Windows], poses: Sequence[Pose], during: tuple[float, float], space: Space
+    ) -> _Rows:
         moved = tuple(
             space.of(p.moved(inverse(pose))) for p, pose in zip(parts, poses, strict=True)
         )
         wrench, motion = (np.sum([getattr(m, n) for m in moved], 0) for n in ("wrench", "motion"))
         good = np.isfinite(motion).all(axis=1) & np.isfinite(wrench).all(axis=1)
-        good &= parts[0].time >= since
+        good &= (during[0] <= parts[0].time) & (parts[0].time <= during[1])
         noise = np.sum([m.wrench_spread for m in moved], axis=0)
         # of two points moments along one line are none
         noise += 1e-9 * np.trace(noise) * np.eye(len(noise))
@@ -47,11 +49,19 @@ class _Rows:
         return _Rows(good, whitening(noise), columns, moved)
 
 
+def longest(changes: Sequence[float], begin: float, end: float) -> tuple[float, float]:
+    """Return the longest time without a change [s]: of a late wrench some may be found wrongly."""
+    edges = np.array([begin, *(t for t in changes if begin < t < end), end])
+    k = int(np.argmax(np.diff(edges)))
+    return float(edges[k]), float(edges[k + 1])
+
+
 def wrench_delays(
     parts: Sequence[Windows],
     poses: Sequence[Pose],
-    since: float,
+    during: tuple[float, float],
     behind: Mapping[int, float],
+    space: Space,
     settings: ClockSettings,
 ) -> dict[int, ClockOffset]:
     """Return by how much each robot's wrench is behind its motion, where it surely is.
@@ -62,14 +72,14 @@ def wrench_delays(
     Args:
         parts: Windows of each robot, those of one place of one time; not a number where absent.
         poses: R and t that take coordinates of the first robot's frame to each one's own.
-        since: Time of the first window that counts [s].
+        during: Times of the first window that counts and the last [s].
         behind: Delays that the windows' wrenches are set by, by robot [s].
     """
     # Two windows that overlap differ by noise; those that do not, by what the wrench changes
     stride, length = parts[0].time[1] - parts[0].time[0], WindowSettings().length
     lag = round(0.5 * length / stride)
-    rows = _Rows.of(parts, poses, since, SPATIAL)
-    rates = np.full((len(parts), len(parts[0].time), 6), np.nan)
+    rows = _Rows.of(parts, poses, during, space)
+    rates = np.full((len(parts), len(parts[0].time), len(space.wrench)), np.nan)
     for own, m in zip(rates, rows.moved, strict=True):
         own[lag:-lag] = (m.wrench[2 * lag :] - m.wrench[: -2 * lag]) / (2 * lag * stride)
     wrench = np.sum([m.wrench for m in rows.moved], axis=0)
@@ -78,7 +88,7 @@ def wrench_delays(
     columns = np.concatenate([late, rows.columns], axis=2)[there]
     A = (rows.white @ columns).reshape(-1, columns.shape[2])
     b = (wrench[rows.good][there] @ rows.white.T).ravel()
-    if len(b) < 100 * len(parts):
+    if len(b) < 17 * len(space.wrench) * len(parts):
         return {}
     size = np.linalg.norm(A, axis=0)
     size[size == 0.0] = 1.0
@@ -109,7 +119,7 @@ def likeliest_axes(
     Returns:
         Robots, and the matrix that takes what their sensors read to their contacts' axes, (3, 3).
     """
-    rows = _Rows.of(parts, poses, -np.inf, space)
+    rows = _Rows.of(parts, poses, (-np.inf, np.inf), space)
     A = (rows.white @ rows.columns).reshape(-1, rows.columns.shape[2])
     size = np.linalg.norm(A, axis=0)
     U, S, V = np.linalg.svd(A / np.where(size > 0.0, size, 1.0), full_matrices=False)
