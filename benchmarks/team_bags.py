@@ -4,7 +4,8 @@
 
 The simulator (`tests/team_bags.py`) shares no code with heft; bags are written by mcap and rosbags.
 Of each a team is drafted (`heft coop init`), checked, given the signs that the check names, and
-identified, and nothing else is said of it. Seeds from 1000 on are scored.
+identified, and nothing else is said of it. Deviations count against Cramér and Rao's bound with the
+same unknowns and priors (`benchmarks/pair_bound.py`). Seeds from 1000 on are scored.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.team_bags import MASS, Pair, Record, record, variants
 
+from benchmarks.pair_bound import deviations
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.cooperation import check_team_files, draft_team, identify_team_files
@@ -38,6 +40,7 @@ class Found:
     error: Array  # of mass, centre and inertia in the first contact's frame, shape (10,)
     std: Array  # as stated
     apart: float  # error of the contacts' distance [m]
+    bound: Array  # of Cramér and Rao, of the deviations
 
 
 def identified(pair: Pair, how: Record, seed: int) -> Found | str:
@@ -60,7 +63,7 @@ def identified(pair: Pair, how: Record, seed: int) -> Found | str:
         centre, about, between = pair.truth(how.frame)
         truth = np.array([MASS, *centre, *about[[0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]])
         apart = float(np.linalg.norm(found.poses()[1, 0][1]) - between)
-        return Found(load.numbers - truth, load.std, apart)
+        return Found(load.numbers - truth, load.std, apart, deviations(pair, how))
 
 
 def rows_of(
@@ -89,7 +92,10 @@ def rows_of(
         )
     if told:
         inside = np.mean([np.abs(f.error) < 1.96 * f.std for f, _ in told])
-        yield Row(f"{name}: coverage of mass, centre and inertia", float(inside), "")
+        yield at_least(f"{name}: coverage of mass, centre and inertia", float(inside), "", 0.9)
+        over = float(np.sqrt(np.mean([np.square(f.std / f.bound) for f, _ in told])))
+        most = 1.5 if asked else 2.0
+        yield at_most(f"{name}: deviations over Cramér and Rao's bound", over, "", most)
         yield Row(
             f"{name}: contacts' distance, largest error",
             1e3 * max(abs(f.apart) for f, _ in told),

@@ -22,6 +22,8 @@ from heft.applications.cooperation import (
     CooperativeMethod,
     CooperativeResult,
     PaperMethod,
+    TeamFile,
+    TeamRobot,
     identify_team_files,
     simulate_team_files,
 )
@@ -423,6 +425,62 @@ def test_a_pose_is_as_sure_as_it_says() -> None:
     assert 0.7 < np.mean(misfits) < 1.4
 
 
+@pytest.mark.parametrize(
+    "kind", [{"planar": True}, {"planar": True, "points": True}, {"points": True}]
+)
+def test_offsets_and_late_wrenches_are_told_in_a_plane_and_at_points(kind: dict[str, bool]) -> None:
+    quiet = TeamNoise(0.02, 0.02, 0.1, 0.2, 0.02)
+    team = replace(SHORT, duration=12.0, noise=quiet, **kind).run(3)
+    read, rng, late = [], np.random.default_rng(1), (0.02, 0.0, 0.012)
+    for own, delay in zip(signals(team), late, strict=True):
+        of_past = {
+            n: CubicSpline(own.time, v)(own.time - delay)
+            for n, v in (("force", own.force), ("torque", own.torque))
+        }
+        read.append(replace(own, **of_past))
+        read[-1] = replace(read[-1], force=read[-1].force + 2.0 * rng.normal(size=3))
+    robots = tuple(TeamRobot(f"r{k}") for k in range(3))
+    stated = TeamFile(robots, Graph.ring(3), planar="planar" in kind)
+    found = team_results.identify_team(stated, read)
+    load, (mass, com, _) = (
+        found.load(0),
+        team.bodies[0].seen_from(team.rotations[0], team.origins[0]),
+    )
+    assert found.verdict == "good" and set(found.delays) == {0, 2}
+    for k, delay in found.delays.items():
+        assert abs(delay.offset - late[k]) < 4.0 * delay.std < 4e-3
+    assert load is not None and load.std is not None
+    off = (load.numbers[:4] - [mass, *com]) / load.std[:4]
+    assert np.nanmax(np.abs(off)) < 3.5 and load.std[0] < 0.03
+
+
+def test_forces_of_two_points_alone_are_refused() -> None:
+    team = replace(SHORT, robots=2).run(1)
+    read = [replace(own, torque=np.zeros_like(own.torque)) for own in signals(team)]
+    stated = TeamFile((TeamRobot("left"), TeamRobot("right")), Graph.ring(2))
+    with pytest.raises(InvalidSetting, match="about the line between") as refused:
+        team_results.identify_team(stated, read)
+    assert "planar = true" in (refused.value.cure or "")
+
+
+def test_noise_that_is_understated_makes_no_load_surer(team: SimulatedTeam) -> None:
+    """What windows see beyond white noise, of coarse numbers say, is in the deviations."""
+    parts = windows_of(signals(team))
+    stds = []
+    for share in (1.0, 0.75):
+        less = [
+            replace(p, spread=share * p.spread, wrench_spread=share * p.wrench_spread)
+            for p in parts
+        ]
+        run = CooperativeRun(CooperativeMethod(every=1000), less, Graph.ring(team.count))
+        for rows in zip(*(np.hstack([p.motion, p.wrench]) for p in parts), strict=True):
+            run.step(np.concatenate(rows), 3.0)
+        load = run.result().known[-1].load(0)
+        assert load is not None and load.std is not None
+        stds.append(load.std)
+    assert np.all(np.abs(stds[1] / stds[0] - 1.0) < 0.05)
+
+
 def test_a_lighter_load_is_told_at_once_and_the_same_load_never() -> None:
     team = Team(robots=3, duration=12.0, changes=(8.0,), masses=(2.0, 1.2)).run(5)
     found = CooperativeMethod().identify(signals(team), Graph.ring(3))
@@ -706,7 +764,7 @@ def test_wrenches_of_the_wrong_sign_are_named_with_their_cure(tmp_path: Path) ->
     (tmp_path / "team.toml").write_text(toml)
     found = identify_team_files(tmp_path)
     assert found.verdict == "poor" and found.load(0) is None
-    assert "mass of -" in found.text() and "reaction = true" in found.text()
+    assert "With the opposite wrench" in found.text() and "reaction = true" in found.text()
     cured = toml.replace("log = ", "reaction = true\nlog = ")
     (tmp_path / "team.toml").write_text(cured)
     found = identify_team_files(tmp_path)

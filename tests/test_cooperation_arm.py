@@ -22,6 +22,7 @@ from heft.applications.cooperation import (
     TeamFile,
     TeamRobot,
     identify_team_files,
+    results_of,
 )
 from heft.applications.cooperation.results import identify_team
 from heft.applications.cooperation.signals import BESIDE
@@ -224,6 +225,20 @@ def test_a_wrench_that_is_behind_its_arms_motion_is_set(late: tuple[float, float
         assert abs(delay.offset - late[k]) < 4.0 * delay.std < 3e-3
     off = (np.append(load.mass, load.com) - [MASS, *centre]) / load.std[:4]
     assert np.abs(off).max() < 3.0
+    nodes = [CooperativeNode(stated, k, 1) for k in range(2)]
+    for node, own in zip(nodes, team, strict=True):
+        node.add_samples(own)
+    for _ in range(3):
+        one, other = (node.message(1 - node.own) for node in nodes)
+        nodes[0].receive(1, other)
+        nodes[1].receive(0, one)
+    nodes[0].solve()
+    of_node = results_of(nodes[0])
+    assert set(of_node.delays) == set(found.delays)
+    assert ("late wrench" in [e.name for e in nodes[0].events]) == bool(found.delays)
+    there = of_node.load(0)
+    assert there is not None  # its noise is of the first two seconds, and so are its weights
+    assert np.abs((there.numbers - load.numbers) / load.std).max() < 0.5
 
 
 @pytest.mark.parametrize("accelerometer", [False, True])

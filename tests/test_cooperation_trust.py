@@ -279,16 +279,22 @@ def test_what_a_file_knows_is_what_frames_are() -> None:
     assert np.allclose(np.cov(np.array(off).T) @ robot.pose.information, np.eye(6), atol=0.2)
 
 
-def test_means_alone_tell_a_large_team_what_all_windows_do() -> None:
+@pytest.mark.parametrize("untared", [False, True])
+def test_means_alone_tell_a_large_team_what_all_windows_do(untared: bool) -> None:
     large = replace(SHORT, robots=12, masses=(8.0,), noise=TeamNoise(0.05, 0.05, 0.1, 0.2, 0.05))
-    squared = []
+    offsets, squared = np.repeat([0.05, 1.0], 3) * untared, []
     for seed in (1, 2, 3):
         team = replace(large, duration=5.0).run(seed)
-        graph = Graph.grid(3, 4)
-        parts = windows_of(signals(team))
-        found = AveragesMethod(rounds=40).identify(parts, graph)
+        graph, read = Graph.grid(3, 4), []
+        rng = np.random.default_rng(seed)
+        for own in signals(team):
+            off = rng.normal(size=6) * offsets
+            read.append(replace(own, torque=own.torque + off[:3], force=own.force + off[3:]))
+        parts = windows_of(read)
+        found = AveragesMethod(40, offsets=tuple(offsets)).identify(parts, graph)
         assert found.apart < 1e-6
-        whole = CooperativeMethod(every=1000).identify(signals(team), graph).known[-1]
+        belief = TeamBelief(offsets=dict.fromkeys(range(12), offsets) if offsets.any() else {})
+        whole = CooperativeMethod(every=1000, belief=belief).identify(read, graph).known[-1]
         for robot in (0, 7):
             mine, central = found.load(robot), whole.load(robot)
             assert central is not None and central.std is not None and mine.std is not None

@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from heft import cli
 from heft.applications.free_flyer import (
     StudySettings,
     design_files,
@@ -22,6 +26,7 @@ from heft.applications.free_flyer.flights import MESSAGES, MOTION
 from heft.applications.free_flyer.results import Convergence
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.excitation import DesignSettings, SolverSettings
+from heft.flight import FreeFlyerResult, IdentifyFreeFlyer
 from heft.information import inertia
 from heft.models import Load, load_of
 from tests.browser import barriers, browser, opened
@@ -73,10 +78,34 @@ def test_what_was_grasped_is_found_as_sure_as_it_is_said(folder: Path, tmp_path:
     assert "given thrust within 2 %" in found.text()
     stored = json.loads((tmp_path / "result" / "free-flyer.json").read_text())
     assert stored["load"]["numbers"]["mass"]["value"] == mass.value
-    assert stored["published"]["harmonics"] >= 3
+    assert stored["published"]["harmonics"] >= 3 and stored["verdict"] == "good"
     page = (tmp_path / "result" / "report.html").read_text()
     assert "What it grasped" in page and "Energy balance" in page
     assert "kg" in found.text()
+
+
+def test_a_poor_flight_states_no_number_and_exits_with_1(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(method: IdentifyFreeFlyer, *given: Any) -> FreeFlyerResult:
+        result = fit(method, *given)
+        check, *others = result.checks
+        return replace(result, checks=(replace(check, status="fail"), *others))
+
+    fit, out = IdentifyFreeFlyer.fit, tmp_path / "out"
+    monkeypatch.setattr(IdentifyFreeFlyer, "fit", failed)
+    found = identify_files("space_cobot", folder / "log.parquet", out)
+    assert found.text().startswith("cobot: poor") and "No number of body" in found.text()
+    assert "kg" not in found.text() and "What it grasped" not in found.text()
+    stored = json.loads((out / "free-flyer.json").read_text())
+    assert stored["verdict"] == "poor" and stored["load"] is stored["body"] is None
+    page = (out / "report.html").read_text()
+    assert "no number of body and load" in page and "What it grasped" not in page
+    call = ["heft", "freeflyer", "identify", "space_cobot", str(folder / "log.parquet")]
+    monkeypatch.setattr(sys, "argv", call)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
 
 
 def test_what_is_known_grows_to_what_is_reported(folder: Path) -> None:

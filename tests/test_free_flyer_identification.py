@@ -288,6 +288,11 @@ def test_followed_while_flying_it_announces_what_it_then_keeps() -> None:
     assert nees(off, state.covariance) < 2.96
     assert abs(told[1][0] / flown.parameters[0] - 1.0) < 0.04
     assert not state.samples  # what is kept is bounded
+    # Where thrust may be otherwise than commanded, so may the body, by as much
+    begun = follow.start(replace(flyer, scale_std=0.02))
+    doubted = replace(begun, values=state.values, error=state.error).covariance
+    exact = follow.estimate(state)
+    assert np.allclose(doubted - state.covariance, 0.02**2 * np.outer(exact, exact))
 
 
 def test_thrust_that_lags_is_the_mean_of_its_exact_response() -> None:

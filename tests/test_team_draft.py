@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from heft.applications.cooperation import check_team_files, draft_team, identify_team_files
+from heft.applications.cooperation.clocks import lateness
 from heft.cli import main
 from heft.errors import InvalidRecording, InvalidSetting
 from tests.team_bags import MASS, Pair, Record, record
@@ -87,6 +88,52 @@ def test_opposite_wrenches_are_told_by_physics_with_what_cures_them(
     finds_the_load(team)
 
 
+@pytest.mark.parametrize("axes", ['"-y", "x", "z"', '"y", "x", "-z"', '"z", "y", "x"'])
+def test_a_wrench_sensor_in_other_axes_is_named_with_the_line_that_cures_it(
+    axes: str, tmp_path: Path
+) -> None:
+    """Turned, upside down, and left-handed: motion tells poses, and one load tells the axes."""
+    team = drafted(tmp_path, SHORT)
+    text = team.read_text()
+    team.write_text(text.replace('name = "right"', f'name = "right"\naxes = [{axes}]'))
+    found = identify_team_files(team, tmp_path / "out")
+    (told,) = (f for f in found.findings() if f.severity == "spoils")
+    assert told.name == "other axes" and told.about == "right" and "of 3.0" in told.message
+    assert told.cure == 'in the [[robot]] of right: axes = ["x", "y", "z"]'
+    assert found.verdict == "poor" and found.stated_load(0) is None
+
+
+@pytest.mark.parametrize("how", [Record(12.0, reception=5e-3), Record(12.0, jitter=1e-3)])
+def test_stamps_of_reception_are_told_from_true_ones_that_jitter(
+    how: Record, tmp_path: Path
+) -> None:
+    found = identify_team_files(drafted(tmp_path, how))
+    told = [f for f in found.findings() if f.name == "stamps of reception"]
+    assert [f.about for f in told] == (["left", "right"] if how.reception else [])
+    for finding in told:  # of a uniform variable's cube the deviation is .283
+        assert finding.evidence["late_s"] == pytest.approx(0.283 * how.reception, rel=0.15)
+        assert finding.evidence["noise_N"] == pytest.approx(0.2, rel=0.1)
+        assert "N of noise" in finding.message and finding.severity == "tells"
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.998, 0.95, 0.5])
+def test_samples_that_are_lost_are_not_late(kept: float) -> None:
+    rng = np.random.default_rng(2)
+    time = np.flatnonzero(rng.uniform(size=7500) < kept) / 125.0
+    assert lateness(time) == 0.0
+    if kept > 0.99:
+        waits = np.maximum.accumulate(time + rng.exponential(1e-3, len(time)))
+        assert lateness(waits) == pytest.approx(1e-3, rel=0.15)
+
+
+def test_axes_that_are_none_are_refused(tmp_path: Path) -> None:
+    team = drafted(tmp_path, Record(duration=0.2))
+    for axes, says in ('"x", "-x", "z"', "along one of"), ('"x", "y", "w"', "an axis"):
+        team.write_text(f'[[robot]]\nname = "a"\naxes = [{axes}]')
+        with pytest.raises(InvalidSetting, match=says):
+            check_team_files(team)
+
+
 def test_what_a_team_is_refused_for_is_found_before_all_of_it(tmp_path: Path) -> None:
     bags = record(PAIR, Record(duration=4.0, late=30.0), tmp_path, 1)
     team = tmp_path / "team.toml"
@@ -118,8 +165,9 @@ def test_a_draft_is_refused_where_it_could_not_be_filled_in(tmp_path: Path) -> N
         draft_team([left], out)
     with pytest.raises(InvalidSetting, match="as many robots"):
         draft_team([left, right], out, [model] * 3)
-    with pytest.raises(InvalidRecording, match="no log of messages"):
+    with pytest.raises(InvalidRecording, match="no log of messages") as refused:
         draft_team([left, model], out)
+    assert "write the file yourself" in (refused.value.cure or "")
     assert not out.exists()
     draft_team([left, right], out, names=("a", "b"))
     assert 'name = "a"' in out.read_text()

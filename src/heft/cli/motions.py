@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -290,11 +291,12 @@ def track(
     colour
         Factor of the poses' noise from one sample to the next; white at 0.
     """
-    from heft.applications.free_flyer import track_files
+    from heft.applications.free_flyer import open_flyer, track_files
     from heft.flight import FlightFaults
     from heft.models import load_of
 
-    loads = tuple(load_of(text) for text in load or ())
+    size = open_flyer(body).load_size
+    loads = tuple(load_of(text, size) for text in load or ())
     faults = FlightFaults(dropped, repeated, outliers, colour=colour)
     message(track_files(body, motion, out, loads, cycles, seed, faults).text())
     message(f"\n{shown(out)}   identify it: heft freeflyer identify {body} {shown(out)}")
@@ -313,6 +315,8 @@ def identify(
 ) -> None:
     """Find what a body has grasped from poses and commands, and how sure that is.
 
+    Exits with 1 if the verdict is poor; then no number is stated.
+
     Parameters
     ----------
     log
@@ -330,6 +334,8 @@ def identify(
     message(result.text())
     if out is not None:
         message(f"\n{shown(out / 'report.html')}")
+    if result.poor:
+        sys.exit(1)
 
 
 @freeflyer.command

@@ -71,7 +71,8 @@ def _neighbour(path: Path) -> str | None:
     """Return a suggestion of the most similar file name in the folder, None without any."""
     try:
         names = (beside.name for beside in path.parent.iterdir())
-        return did_you_mean(path.name, (name for name in names if name != path.name))
+        alike = (n for n in names if n != path.name and path.suffix in ("", Path(n).suffix))
+        return did_you_mean(path.name, alike)
     except OSError:
         return "look at the folder's name: that folder cannot be read"
 

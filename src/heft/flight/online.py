@@ -30,7 +30,7 @@ ENOUGH: Keys = dict.fromkeys(("mass", "offset", "inertia"), POSITIVE)
 
 @dataclass(frozen=True)
 class WellEnough:
-    """Standard deviations at which body and load are known well enough.
+    """Standard deviations, given exact thrust, at which body and load are known well enough.
 
     Raises:
         InvalidSetting: If one is not positive.
@@ -69,11 +69,16 @@ class FollowedFlight:
     replays: int = 0  # number of replays done
     # time from which on the parameters are known well enough [s]; None before
     known_since: float | None = None
+    scale_std: float = 0.0  # deviation of what acts over what commands say, as the flyer states it
 
     @property
     def covariance(self) -> Array:
-        """Covariance of the parameters, shape (10, 10)."""
-        return self.error.covariance
+        """Covariance of the parameters, thrust's scale included, shape (10, 10).
+
+        Twice the thrust is twice the body: no flight tells one from the other.
+        """
+        values = self.scale_std * (self.values + self.error.parameters)
+        return np.asarray(self.error.covariance + np.outer(values, values))
 
     @property
     def known(self) -> bool:
@@ -115,7 +120,8 @@ class FollowFreeFlyer:
         scale = self.mass * np.repeat([1.0, self.reach, self.reach**2], [1, 3, 6])
         error = self.filter.start(np.diag(spread), np.diag(scale**2))
         still = np.zeros(len(flyer.actuators))
-        return FollowedFlight(np.nan, None, np.array(flyer.nominal), error, still)
+        nominal, scale_std = np.array(flyer.nominal), flyer.scale_std
+        return FollowedFlight(np.nan, None, nominal, error, still, scale_std=scale_std)
 
     def step(
         self, flight: FollowedFlight, flyer: FreeFlyer, time: float, pose: Array, applied: Array
@@ -136,7 +142,7 @@ class FollowFreeFlyer:
             return after
         # Before the first replay it is too sure.
         sober = after.replays > 0 or not self.replays
-        reached = sober and self.enough.reached(self.estimate(after), after.covariance)
+        reached = sober and self.enough.reached(self.estimate(after), after.error.covariance)
         since = (flight.known_since if flight.known else time) if reached else None
         return replace(after, known_since=since)
 

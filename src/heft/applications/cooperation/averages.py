@@ -18,7 +18,7 @@ from heft.errors import InvalidRecording
 from heft.information import Graph, Spectrum, chebyshev, inertia, triangle_of
 
 from .agreement import TeamMotions
-from .load import LoadEstimate, LoadInformation
+from .load import LoadEstimate, LoadInformation, TeamBelief
 from .windows import (
     SIZE,
     SPATIAL,
@@ -41,6 +41,9 @@ class AveragesMethod:
 
     rounds: int  # of accelerated consensus for a mean
     refinements: int = 3  # of the poses against the mean of all motions
+    # deviations from zero of each wrench sensor's offset, of moment and force, shape (6,)
+    # [N·m and N]; none where they were set to zero
+    offsets: tuple[float, ...] = (0.0,) * 6
 
     def identify(self, parts: Sequence[Windows], graph: Graph) -> AveragesResult:
         """Return each robot's estimates after consensus.
@@ -105,7 +108,10 @@ class _Averages:
         own = np.array([_in_frame(p, pose) for p, pose in self._each()])
         held = self._agreed(own)
         spreads = self._agreed(np.array([_spread(p, pose) for p, pose in self._each()]))
-        estimate = [self._load(k, held[k], spreads[k]) for k in range(self.count)]
+        priors = [np.diag(np.square(self.method.offsets))] * self.count
+        maps = [wrench_map(inverse(pose)) for pose in self.poses]
+        of_offsets = self.count * self._agreed(maps @ np.array(priors) @ np.swapaxes(maps, 1, 2))
+        estimate = [self._load(k, held[k], spreads[k], of_offsets[k]) for k in range(self.count)]
         parts = np.array([c @ s @ c.T for (_, _, c), s in zip(estimate, self.spreads, strict=True)])
         of_poses = self.count * self._agreed(parts)
         estimates = [
@@ -156,31 +162,43 @@ class _Averages:
                 raise InvalidRecording("the motion does not tell a pose", argument=f"robot {k}")
             self.poses[k], self.spreads[k] = estimate.pose, estimate.covariance
 
-    def _load(self, robot: int, held: Array, spread: Array) -> tuple[Array, Array, Array]:
-        """Return π, its covariance, and the derivative of π by the robot's pose, shape (10, 6)."""
+    def _load(
+        self, robot: int, held: Array, spread: Array, of_offset: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return π, its covariance, and the derivative of π by the robot's pose, shape (10, 6).
+
+        Args:
+            of_offset: Prior covariance of what all offsets make of the total wrench.
+        """
         own = _in_frame(self.parts[robot], self.poses[robot])
-        factor = triangle_of(np.hstack([held, own]))  # moments of both
+        factor = triangle_of(np.hstack([held, own, np.ones((len(own), 1))]))  # moments of all
+        tensor = np.zeros((SIZE + 1, 6, 16))  # offsets, in deviations of their prior, behind π
+        values, axes = np.linalg.eigh(of_offset)
+        tensor[:SIZE, :, :10] = SPATIAL.load_tensor
+        tensor[SIZE, :, 10:] = axes * np.sqrt(np.maximum(values, 0.0))
+        belief = TeamBelief().of_load({}, SPATIAL).beside(6)
 
         def information(change: Array) -> LoadInformation:
             mean = factor[:, :WIDE] + change / self.count
-            total = np.hstack([mean[:, :SIZE], self.count * mean[:, SIZE:]])
-            noise = spread[:SIZE, :SIZE] / self.count, self.count * spread[SIZE:, SIZE:]
-            return LoadInformation(total, *noise, self.windows, self.overlap)
+            total = np.hstack([mean[:, :SIZE], factor[:, -1:], self.count * mean[:, SIZE:]])
+            motion = np.pad(spread[:SIZE, :SIZE] / self.count, ((0, 1), (0, 1)))
+            noise = motion, self.count * spread[SIZE:, SIZE:]
+            return LoadInformation(total, *noise, self.windows, self.overlap, tensor, belief)
 
         load = information(np.zeros((1, WIDE)))
         estimate = load.estimate()
         if estimate is None:
             raise InvalidRecording("the motion does not tell the load", argument=f"robot {robot}")
         values, covariance, _ = estimate
-        pushed = np.zeros((10, 6))
+        pushed = np.zeros((16, 6))
         for k, step in enumerate(SMALL * np.eye(6)):
             for sign in (1.0, -1.0):
                 there = moved(self.poses[robot], sign * step)
                 moving = _frame_map(there) @ np.linalg.inv(_frame_map(self.poses[robot]))
-                change = factor[:, WIDE:] @ (moving - np.eye(WIDE)).T
+                change = factor[:, WIDE:-1] @ (moving - np.eye(WIDE)).T
                 pushed[:, k] += sign * information(change).gradient(values)
         columns = np.linalg.solve(load.information(values), pushed) / (2.0 * SMALL)
-        return values, covariance, np.asarray(columns)
+        return values[:10], covariance[:10, :10], np.asarray(columns[:10])
 
 
 def _frame_map(pose: Pose) -> Array:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 from heft.applications.doctor import doctor
 from heft.errors import HeftError
 from heft.information import SEVERITIES, Finding
 
-from .results import TEAM_FILE, TeamFound, identify_team
+from .results import TEAM_FILE, identify_team
 from .robot_log import RobotLog, from_one_epoch, opened
-from .signals import ContactSignals
 from .team_file import TeamFile
 
 
@@ -51,7 +49,7 @@ def check_team_files(
     if len(logs) == len(stated.robots):
         progress("asking the load's physics")
         try:
-            findings += _of_physics(stated, from_one_epoch(logs))
+            findings += identify_team(stated, from_one_epoch(logs)).findings()
         except HeftError as problem:
             findings.append(refused(problem, "all robots"))
     findings.sort(key=lambda f: SEVERITIES.index(f.severity))
@@ -68,40 +66,3 @@ def refused(problem: HeftError, about: str) -> Finding:
         severity="spoils",
         cure=problem.cure or "",
     )
-
-
-def _of_physics(stated: TeamFile, team: Sequence[ContactSignals]) -> Iterator[Finding]:
-    found = identify_team(stated, team)
-    # A misfit stays where all signs are turned, a negative mass where some are
-    negative = any(f.name == "opposite wrenches" for f in found.findings())
-    every = tuple(range(len(team)))
-    tried = [every] if negative else list(combinations(every, 1))
-    signs = dict(_other_signs(stated, team, tried)) if found.verdict == "poor" else {}
-    for robots, other in signs.items():
-        mass = other.load(0)
-        assert mass is not None
-        needed = {stated.robots[k].name: not stated.robots[k].reaction for k in robots}
-        yield Finding(
-            "opposite wrench",
-            "with the opposite wrench one rigid load explains the logs, of "
-            f"{mass.mass:.4g} kg; as it stands none does",
-            about=", ".join(needed),
-            severity="spoils",
-            cure="; ".join(
-                f"in the [[robot]] of {name}: reaction = {str(so).lower()}"
-                for name, so in needed.items()
-            ),
-        )
-    # What another sign explains is not told twice
-    yield from (f for f in found.findings() if not signs or f.severity != "spoils")
-
-
-def _other_signs(
-    stated: TeamFile, team: Sequence[ContactSignals], tried: Sequence[tuple[int, ...]]
-) -> Iterator[tuple[tuple[int, ...], TeamFound]]:
-    """Yield sets of robots whose opposite wrenches make an estimate that can be believed."""
-    for some in tried:
-        turned = [s.reversed() if k in some else s for k, s in enumerate(team)]
-        found = identify_team(stated, turned)
-        if found.verdict != "poor" and found.load(0) is not None:
-            yield some, found

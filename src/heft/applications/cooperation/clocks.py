@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
-from heft.estimators import whitening
 from heft.information import Graph
 
 from .replication import ABSENT, Replica
 from .signals import ContactSignals
-from .window_stream import WindowSettings, windows_of
-from .windows import SQUARES, Pose, inverse, load_tensor
+from .window_stream import WindowSettings
+from .windows import SIZE, SQUARES
 
 
 @dataclass(frozen=True)
@@ -130,69 +129,43 @@ def on_one_clock(
     return moved, late
 
 
-def wrench_delays(
-    team: Sequence[ContactSignals],
-    poses: Sequence[Pose],
-    since: float,
-    settings: ClockSettings = ClockSettings(),
-) -> dict[int, ClockOffset]:
-    """Return by how much each robot's wrench is behind its motion, where it surely is.
+def lateness(time: Array) -> float:
+    """Return the root mean square of how late stamps of reception are beyond their mean [s].
 
-    A wrench W of the past lacks τ Ẇ to first order: least squares of Σ D (W + τ Ẇ) = Y π + d, in
-    τ of each robot, the load π and an offset d, over windows.
+    It is zero of stamps that are true, or as often early as late: latency is one-sided, and skew.
+    Pieces of a log count that lack no sample, in which it is less than a step.
 
     Args:
-        team: Signals of each robot on one clock; what is set as `behind` already is kept.
-        poses: R and t that take coordinates of the first robot's frame to each one's own.
-        since: Time of the first window that counts [s].
+        time: Shape (N,) [s].
     """
-    parts = windows_of(team)
-    moved = [p.moved(inverse(pose)) for p, pose in zip(parts, poses, strict=True)]
-    # Two windows that overlap differ by noise; those that do not, by what the wrench changes
-    stride, length = parts[0].time[1] - parts[0].time[0], WindowSettings().length
-    lag = round(0.5 * length / stride)
-    rates = np.full((len(moved), len(parts[0].time), 6), np.nan)
-    for own, m in zip(rates, moved, strict=True):
-        own[lag:-lag] = (m.wrench[2 * lag :] - m.wrench[: -2 * lag]) / (2 * lag * stride)
-    wrench = np.sum([m.wrench for m in moved], axis=0)
-    motion = np.mean([m.motion for m in moved], axis=0)
-    good = np.isfinite(rates).all(axis=(0, 2)) & np.isfinite(motion).all(axis=1)
-    good &= np.isfinite(wrench).all(axis=1) & (parts[0].time >= since)
-    Y = np.einsum("nm,mwp->nwp", motion[good], load_tensor())
-    offset = np.broadcast_to(np.eye(6), (len(Y), 6, 6))
-    columns = np.concatenate([-np.moveaxis(rates[:, good], 0, 2), Y, offset], axis=2)
-    noise = np.sum([m.wrench_spread for m in moved], axis=0)
-    if np.linalg.cond(noise) > 1e12:  # of two points, whose moments along one line are none
-        return {}
-    white = whitening(noise)
-    A, b = (white @ columns).reshape(-1, columns.shape[2]), (wrench[good] @ white.T).ravel()
-    if len(b) < 100 * len(moved):
-        return {}
-    size = np.linalg.norm(A, axis=0)
-    size[size == 0.0] = 1.0
-    values, *_ = np.linalg.lstsq(A / size, b)
-    rest = b - A / size @ values
-    spread = np.linalg.pinv(A.T @ A / np.outer(size, size)) * np.mean(rest**2) * parts[0].overlap
-    offsets = {}
-    for k, signals in enumerate(team):
-        std = float(np.sqrt(spread[k, k]) / size[k])
-        total = signals.behind + float(values[k] / size[k])
-        if abs(total) > max(settings.least, settings.sure * std):
-            offsets[k] = ClockOffset(float(np.clip(total, -settings.most, settings.most)), std)
-    return offsets
+    size, step = 50, float(np.median(np.diff(time)))
+    pieces = time[: len(time) // size * size].reshape(-1, size)
+    # Where none is lost, every part of a piece takes a step a sample
+    parts = np.diff(np.median(pieces.reshape(-1, 5, size // 5), axis=2), axis=1) / step
+    whole = (pieces[:, -1] - pieces[:, 0]) / step
+    none_lost = np.abs(parts - size // 5).max(axis=1) < 0.4
+    pieces = pieces[none_lost & (np.abs(whole - (size - 1)) < 0.9)]
+    if pieces.size < 300:
+        return 0.0
+    line = np.vander(np.arange(size), 2)
+    rest = pieces.T - line @ np.linalg.lstsq(line, pieces.T)[0]
+    rms = float(np.sqrt(np.mean(rest**2)))
+    # Noise of both sides has a skewness of 0, an exponential delay one of 2
+    return rms if rms > 0.01 * step and np.mean(rest**3) > 0.5 * rms**3 else 0.0
 
 
 class TeamClocks:
     """Clock offsets of a team's robots against the first one, by windows as they come.
 
     The size of the angular velocity in windows of one time is the same at all contacts. Windows of
-    a robot whose clock differs are interpolated by cubics: they overlap, so that noise stays as it
-    is.
+    a robot whose clock differs, or whose wrench is late, are interpolated by cubics: they overlap,
+    so that noise stays as it is.
     """
 
     def __init__(self, windows: WindowSettings, settings: ClockSettings) -> None:
         self.windows, self.settings = windows, settings
         self.offsets: dict[int, ClockOffset] = {}
+        self.delays: dict[int, ClockOffset] = {}  # of wrenches behind their robots' motion
 
     def offset(self, origin: int) -> float:
         """Return how much later a robot's clock is taken to be than the first's [s]."""
@@ -225,13 +198,16 @@ class TeamClocks:
                 self.offsets[origin] = ClockOffset(offset, estimate.std)
         return new
 
-    def place(self, origin: int) -> tuple[int, Array]:
+    def place(self, origin: int, behind: float = 0.0) -> tuple[int, Array]:
         """Return how a robot's windows are interpolated at the first robot's times.
+
+        Args:
+            behind: By which what is interpolated is later than the clock [s].
 
         Returns:
             What is added to a number for the first window, and the weights of it and the next.
         """
-        late = self.offset(origin) / self.windows.stride
+        late = (self.offset(origin) + behind) / self.windows.stride
         if not late:
             return 0, np.ones(1)
         steps_late = math.floor(late)
@@ -244,6 +220,11 @@ class TeamClocks:
         ]
         return steps_late - 1, np.array(weights)
 
+    def _places(self, origin: int) -> list[tuple[int, Array]]:
+        """Return how motion and wrench are interpolated: one way where the wrench is not late."""
+        delay = self.delays.get(origin)
+        return [self.place(origin), *([self.place(origin, delay.offset)] if delay else [])]
+
     def until(self, replica: Replica, complete: int) -> int:
         """Return the number up to which rows can be interpolated.
 
@@ -251,10 +232,10 @@ class TeamClocks:
             complete: Number up to which all windows are here.
         """
         numbers = [complete]
-        for origin in self.offsets:
+        for origin in {*self.offsets, *self.delays}:
             if origin not in replica.ended:
-                first, weights = self.place(origin)
-                numbers.append(replica.count(origin) - (first + len(weights) - 1))
+                last = max(first + len(weights) - 1 for first, weights in self._places(origin))
+                numbers.append(replica.count(origin) - last)
         return min(numbers)
 
     def row(self, replica: Replica, origins: tuple[int, ...], number: int) -> Array | None:
@@ -265,9 +246,11 @@ class TeamClocks:
         """
         estimate = []
         for origin in origins:
-            kept, (first, weights) = replica.windows[origin], self.place(origin)
-            begin = number + first
-            rows = [kept.get(begin + k, ABSENT) for k in range(len(weights))]
-            estimate.append(rows[0] if len(rows) == 1 else weights @ np.array(rows))
+            kept, at = replica.windows[origin], []
+            for first, weights in self._places(origin):
+                begin = number + first
+                rows = [kept.get(begin + k, ABSENT) for k in range(len(weights))]
+                at.append(rows[0] if len(rows) == 1 else weights @ np.array(rows))
+            estimate += [at[0][:SIZE], at[-1][SIZE:]]
         row = np.concatenate(estimate)
         return None if np.isnan(row).any() else row

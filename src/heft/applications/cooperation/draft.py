@@ -17,6 +17,12 @@ from heft.recordings import Channel, Topics, channels_of, quoted, read_table, to
 KINDS = ("JointState", "WrenchStamped", "Imu", "Odometry")  # of messages that teams read
 
 
+BY_HAND = (
+    'of logs of columns write the file yourself: for each robot [[robot]] with name = "left", '
+    'log = "left.csv", and frame = "grasp" of force.grasp.x and so on; then heft coop check'
+)
+
+
 @dataclass(frozen=True)
 class _Stream:
     """One topic of a bag, as it is recorded."""
@@ -128,7 +134,7 @@ def draft_team(
 
 
 def _robots_of(bag: Path, alone: bool) -> Iterator[_Draft]:
-    channels = [c for c in channels_of(bag) if _kind(c).startswith(KINDS)]
+    channels = [c for c in channels_of(bag, BY_HAND) if _kind(c).startswith(KINDS)]
     for name, own in _by_namespace(bag, channels, alone).items():
         streams: dict[str, _Stream] = {}
         others = []

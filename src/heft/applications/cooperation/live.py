@@ -425,6 +425,9 @@ def results_of(node: CooperativeNode) -> TeamFound:
     end = 0.0 if latest is None else latest.known.time
     untold = origins if latest is None else latest.known.unplaced
     among = node.stated.among(origins)
-    clocks = {origins.index(o): c for o, c in node.clocks().items() if o in origins}
+    clocks, delays = (
+        {origins.index(o): c for o, c in set_by.items() if o in origins}
+        for set_by in (node.clocks(), node.solver.clocks.delays)
+    )
     untold = untold if result.known else ()
-    return TeamFound(among, "heft", result, end, clocks, untold)
+    return TeamFound(among, "heft", result, end, clocks, untold, delays=delays)

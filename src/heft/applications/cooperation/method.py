@@ -376,9 +376,8 @@ class CooperativeRun:
             if covariance is None:
                 estimate = None
             else:
-                self.poses, self.covariance = poses, covariance
-                self.pose_part_at, sums = self.loaded, self._agreed_sums()
-                load = self._load(moments, self.loaded, sums)
+                self.poses, self.pose_part_at = poses, self.loaded
+                load = self._load(moments, self.loaded, sums := self._agreed_sums())
                 again = load.estimate(values)
                 # times the noise, up to which wrenches tell poses, too
                 if again is not None and again[2] < 1.2**2:
@@ -387,8 +386,10 @@ class CooperativeRun:
                     self.poses = self.agreed.poses
                     load = self._load(moments, self.loaded, sums := self._agreed_sums())
                     estimate = load.estimate(estimate[0])
-                    misfit = 1.0 if estimate is None else max(estimate[2], 1.0)
-                    self.covariance = misfit * self.covariance
+                # Errors of coarse numbers last for samples: windows see more than white noise of
+                # them, and so does what they leave over
+                misfit = 1.0 if estimate is None else max(estimate[2], 1.0)
+                self.covariance = misfit * covariance
         if estimate is None or not self.pose_part_at:
             self.current, self.fitted = self._known(end), None
         else:

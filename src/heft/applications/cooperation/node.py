@@ -31,8 +31,9 @@ from .replication import Replica, ReplicaSettings, WindowMessage
 from .signals import ContactSignals
 from .team_file import TeamFile
 from .window_stream import WindowStream, covariances
-from .windows import PAIRS, SQUARES, Pose, Windows
+from .windows import PAIRS, SIZE, SQUARES, Pose, Windows
 from .wire import BadMessage, decoded, encoded, team_key
+from .wrenches import longest, wrench_delays
 
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 MOST_EVENTS = 50
@@ -207,16 +208,55 @@ class TeamSolver:
         run.belief = replace(run.belief, mass=None, centres={}, load=load)
 
     def _set_clocks(self, replica: Replica, number: int) -> bool:
-        """Compare clocks; return whether one was set and recent windows are processed again."""
+        """Compare clocks; return whether one was set and recent windows are processed again.
+
+        So are wrenches with their robots' motion, where poses are known.
+        """
         begin = replica.begin(self._origins)
         if number <= self._compared or number + 1 - begin < self.method.first:
             return False
         self._compared = number
         again = max(begin, number + 1 - 250)  # windows, within which a clock shows
         if not self.clocks.compare(replica, self._origins, number) or self._since > again:
-            return False  # the windows that come are right
+            again = max(begin, self._since, number + 1 - 1000)  # within which a delay does
+            if not self._compare_wrenches(replica, range(again, number)):
+                return False  # the windows that come are right
         self.changes = [t for t in self.changes if t < again * self.method.windows.stride]
         self._run, self._before, self.next = None, None, again
+        return True
+
+    def _compare_wrenches(self, replica: Replica, numbers: range) -> bool:
+        """Return whether some wrenches are newly found to be late, or otherwise than before."""
+        run, settings = self._run, self.method.windows
+        assert run is not None
+        poses = [pose for k in range(run.count) if (pose := run.poses.get(k)) is not None]
+        if len(poses) < run.count or len(numbers) < self.method.first:
+            return False
+        absent = np.full(WIDE * run.count, np.nan)
+        each = (self.clocks.row(replica, self._origins, n) for n in numbers)
+        rows = np.array([absent if row is None else row for row in each])
+        time = settings.stride * np.array(numbers) + 0.5 * settings.length
+        parts = [
+            replace(
+                self._part(replica, o, squares / self._summed),
+                time=time,
+                motion=own[:, :SIZE],
+                wrench=own[:, SIZE:],
+            )
+            for o, squares, own in zip(
+                self._origins, self._squares, np.hsplit(rows, run.count), strict=True
+            )
+        ]
+        before = self.clocks.delays
+        behind = {k: before[o].offset for k, o in enumerate(self._origins) if o in before}
+        during = longest(run.changes, float(time[0]), float(time[-1]))
+        found = wrench_delays(parts, poses, during, behind, run.space, self.clocks.settings)
+        new = {self._origins[k]: delay for k, delay in found.items()}
+        if new.keys() == before.keys() and all(
+            abs(d.offset - before[o].offset) < d.std for o, d in new.items()
+        ):
+            return False
+        self.clocks.delays = new
         return True
 
     def _learn_spread(self, row: Array, replica: Replica) -> bool:
@@ -341,9 +381,7 @@ class CooperativeNode:
         """
         if self.own in self.replica.ended:
             return 0
-        if self.stated.robots[self.own].reaction:
-            signals = signals.reversed()
-        made = self._stream.add(signals, epoch)
+        made = self._stream.add(signals.turned(self.stated.robots[self.own].turn), epoch)
         if self._stream.begin is not None:
             self.replica.take_hold(self._stream.begin)
         if self._stream.sensors is not None and self.own not in self.replica.sensors:
@@ -410,6 +448,10 @@ class CooperativeNode:
             late = f"{1e3 * clock.offset:.1f} ms later than that of {first}"
             words = f"the clock of {name} is {late} (± {1e3 * clock.std:.1g} ms): set"
             self.tell("clock", words, name)
+        for robot, delay in self.solver.clocks.delays.items():
+            name = self.stated.robots[robot].name
+            late = f"{1e3 * delay.offset:.1f} ms behind its motion (± {1e3 * delay.std:.1g} ms)"
+            self.tell("late wrench", f"the wrench of {name} is {late}: set", name)
         known = self.known
         if known is not None:
             for doubt in known.known.doubts:

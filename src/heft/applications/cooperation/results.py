@@ -20,14 +20,16 @@ from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
 from .agreement import AgreementSettings
-from .clocks import ClockOffset, on_one_clock, wrench_delays
+from .clocks import ClockOffset, ClockSettings, lateness, on_one_clock
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
 from .robot_log import at_one_time, from_one_epoch, opened, together
 from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
+from .window_stream import WindowSettings, noise_of, windows_of
 from .windows import Pose
+from .wrenches import likeliest_axes, longest, wrench_delays
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -93,6 +95,12 @@ class TeamFound:
     repeated: Mapping[tuple[int, str], float] = field(default_factory=dict)
     # by robot, how much its wrench is behind its motion, where it was set
     delays: Mapping[int, ClockOffset] = field(default_factory=dict)
+    # by robot whose stamps are of reception, how late they are beyond their mean, root mean square
+    # [s], and what that is of its force, and that sensor's noise [N]
+    reception: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
+    # by robot, what takes its wrench to axes in which a load of that mass [kg] explains the logs,
+    # shape (3, 3); none where they are right, or no others help
+    otherwise: tuple[Mapping[int, Array], float] | None = None
 
     @property
     def changes(self) -> tuple[float, ...]:
@@ -143,7 +151,22 @@ class TeamFound:
         findings += self._undetermined()
         if last is not None:
             findings += [*self._doubts(last), *self._misfit(last)]
-        return findings
+        if self.otherwise is None:
+            return findings
+        # What other axes explain is not told twice
+        return [self._other_axes(*self.otherwise), *(f for f in findings if f.severity != "spoils")]
+
+    def _other_axes(self, turns: Mapping[int, Array], mass: float) -> Finding:
+        cures = {self.names[k]: self.stated.robots[k].turned(by) for k, by in turns.items()}
+        opposite = all("reaction" in cure for cure in cures.values())
+        return Finding(
+            "opposite wrench" if opposite else "other axes",
+            f"With {'the opposite wrench' if opposite else 'other axes of its wrench sensor'} one "
+            f"rigid load explains the logs, of {mass:.4g} kg; as it stands none does",
+            about=", ".join(cures),
+            severity="spoils",
+            cure="; ".join(f"in the [[robot]] of {name}: {cure}" for name, cure in cures.items()),
+        )
 
     def _of_sensors(self) -> Iterator[Finding]:
         for k, clock in self.clocks.items():
@@ -163,6 +186,17 @@ class TeamFound:
                 about=self.names[k],
                 severity="tells",
                 evidence={"delay_s": delay.offset, "std_s": delay.std},
+            )
+        for k, (late, error, noise) in self.reception.items():
+            yield Finding(
+                "stamps of reception",
+                f"The stamps of {self.names[k]} are late now and then and never early, as those of "
+                f"reception are: by {1e3 * late:.2g} ms (rms) beyond their mean, which is as much "
+                f"as {error:.2g} N of noise in its force, beside {noise:.2g} N of its sensor",
+                about=self.names[k],
+                severity="warns" if error > noise else "tells",
+                evidence={"late_s": late, "error_N": error, "noise_N": noise},
+                cure="Stamp messages where they are measured.",
             )
         end = "" if isinstance(self.result, PaperResult) else ": left out"
         for (k, sensor), duration in self.repeated.items():
@@ -395,15 +429,48 @@ def identify_team(
 ) -> TeamFound:
     """Identify the load that a team holds; see `identify_team_files`.
 
+    Where no load explains the logs, other axes and signs of wrenches are tried.
+
     Args:
         team: Signals of each robot, in times since one stamp.
     """
+    found = _identified(stated, team, method, progress)
+    last = found.latest
+    poses = [p for p in last.poses if p is not None] if last is not None and last.poses else []
+    if found.verdict != "poor" or last is None or len(poses) < len(team):
+        return found
+    progress("trying other axes of wrenches")
+    signals, _ = on_one_clock(team, stated.graph)
+    for robots, by in likeliest_axes(windows_of(signals), poses, last.space)[:3]:
+        turned = [s.turned(by) if k in robots else s for k, s in enumerate(team)]
+        other = _identified(stated, turned, method)
+        load = other.load(0)
+        if other.verdict != "poor" and load is not None:
+            return replace(found, otherwise=(dict.fromkeys(robots, by), load.mass))
+    return found
+
+
+def _identified(
+    stated: TeamFile,
+    team: Sequence[ContactSignals],
+    method: MethodName,
+    progress: Callable[[str], None] = lambda line: None,
+) -> TeamFound:
+    """Return the load as the axes of wrenches are stated."""
     repeated: dict[tuple[int, str], float] = {}
     for k, (robot, own) in enumerate(zip(stated.robots, team, strict=True)):
         repeated |= {(k, sensor): time for sensor, time in _repeated(own, robot).items()}
     signals, clocks = on_one_clock(team, stated.graph)
     begin, end = together(signals)
     progress(f"{len(signals)} robots, {end - begin:.1f} s together")
+    if len(team) == 2 and not stated.planar and not any(s.torque.any() for s in team):
+        raise InvalidSetting(
+            "forces at two points turn no load about the line between them",
+            argument=", ".join(robot.name for robot in stated.robots),
+            got="no torque of either",
+            cure="measure the torque of one, or name a third robot; planar = true if the load "
+            "moves in a plane",
+        )
     if stated.planar and method == "paper":
         raise InvalidSetting(
             "the published method knows no plane",
@@ -421,7 +488,17 @@ def identify_team(
         untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
     else:
         untold = unplaced(signals, stated.graph)
-    return TeamFound(stated, method, result, end, clocks, untold, repeated, delays)
+    late = {k: _late_stamps(own, rms) for k, own in enumerate(team) if (rms := lateness(own.time))}
+    return TeamFound(stated, method, result, end, clocks, untold, repeated, delays, late)
+
+
+def _late_stamps(signals: ContactSignals, late: float) -> tuple[float, float, float]:
+    """Return what lateness of stamps is as noise of the force; see `TeamFound.reception`."""
+    (windows,) = windows_of([signals])
+    apart = round(WindowSettings().length / WindowSettings().stride)
+    change = windows.wrench[apart:, 3:] - windows.wrench[:-apart, 3:]
+    rate = float(np.sqrt(np.nanmean(change**2))) / WindowSettings().length
+    return late, rate * late, noise_of(signals, WindowSettings().length).force
 
 
 def _with_delays(
@@ -433,16 +510,19 @@ def _with_delays(
     for _ in range(4):  # the longer a delay, the less it is linear
         last = result.known[-1] if result.known else None
         poses = [p for p in last.poses if p is not None] if last and last.poses else []
-        if len(poses) < len(team) or method.planar:
+        if len(poses) < len(team):
             break
-        since = max(result.changes, default=0.0) if result.changes else -np.inf
-        again = wrench_delays(team, poses, since)
+        during = longest(result.changes, *together(team))
+        behind = {k: s.behind for k, s in enumerate(team)}
+        again = wrench_delays(
+            windows_of(team), poses, during, behind, method.space, ClockSettings()
+        )
         settled = all(abs(d.offset - team[k].behind) < d.std for k, d in again.items())
         if settled and again.keys() == delays.keys():
             break
         delays = again
-        behind = [again[k].offset if k in again else 0.0 for k in range(len(team))]
-        team = [replace(s, behind=b) for s, b in zip(team, behind, strict=True)]
+        none = ClockOffset(0.0, 0.0)
+        team = [replace(s, behind=again.get(k, none).offset) for k, s in enumerate(team)]
         result = method.identify(team, stated.graph)
     return result, delays
 

@@ -107,7 +107,7 @@ class RobotLog:
                 frame = self.robot.frame
                 columns |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in AXES}
             read = ContactSignals.of_columns(columns, self.robot.frame)
-        return read.reversed() if self.robot.reaction else read
+        return read.turned(self.robot.turn)
 
 
 def _refuse_other_frame(robot: TeamRobot, recording: Recording) -> None:

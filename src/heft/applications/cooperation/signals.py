@@ -116,11 +116,17 @@ class ContactSignals:
         derived = {name: change(values) for name, values in self.derived.items()}
         return replace(self, time=time, **read, derived=derived)
 
-    def reversed(self) -> ContactSignals:
-        """Return the signals with the wrench that the load applies to the robot, or back."""
+    def turned(self, by: Array) -> ContactSignals:
+        """Return the signals with the wrench in other axes, or of the opposite sign.
+
+        Args:
+            by: Matrix that takes a vector to those axes, shape (3, 3).
+        """
         wrench = ("force", "torque")
-        derived = {n: -v if n in wrench else v for n, v in self.derived.items()}
-        return replace(self, force=-self.force, torque=-self.torque, derived=derived)
+        derived = {
+            n: v @ np.kron(np.eye(2), by.T) if n in wrench else v for n, v in self.derived.items()
+        }
+        return replace(self, force=self.force @ by.T, torque=self.torque @ by.T, derived=derived)
 
     def repeated(self) -> dict[str, NDArray[np.bool_]]:
         """Return, by sensor, which samples repeat themselves for too long, shape (N,) each.

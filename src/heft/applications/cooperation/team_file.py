@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from heft.arrays import Array
 from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Number, Section, Text, list_of, name_list, read_toml, section, truth
 from heft.information import Graph, matrix_of_rotation_vector, skew
@@ -24,6 +25,7 @@ from .windows import PoseBelief
 OFFSET_STD = (0.2, 0.2, 0.2, 5.0, 5.0, 5.0)
 MOST_ROBOTS = 100  # that one machine simulates or identifies at once
 TEXT = Text("a text is expected", shape=re.compile(".+", re.DOTALL))
+AXIS = Text("an axis is expected", tuple(f"{sign}{axis}" for sign in ("", "-") for axis in "xyz"))
 POSITIVE = Number("a positive number is expected", above=0.0)
 Name = Annotated[str, TEXT]
 Vector = Annotated[tuple[float, ...] | None, list_of(Number("three numbers are expected"), 3)]
@@ -53,6 +55,8 @@ class TeamRobot:
     tared: bool = False
     # whether its wrench sensor reads what the load applies to it, and not what it applies to that
     reaction: bool = False
+    # which axes of its wrench sensor, with signs, are along x, y and z of its contact
+    axes: Annotated[tuple[str, ...], list_of(AXIS, 3, "axes")] = ("x", "y", "z")
     # of the arm that holds the contact, as the file says it: where joints are measured and not the
     # twist; None if sensors at the contact read all
     model: Place = None
@@ -90,7 +94,34 @@ class TeamRobot:
         back[3:, :3] = skew(-R @ origin)  # t = −R p turns with R
         return PoseBelief((R, -R @ origin), back.T @ information @ back)
 
+    @property
+    def turn(self) -> Array:
+        """Matrix that takes what its wrench sensor reads to its contact's axes, shape (3, 3)."""
+        signs = np.array([1 - 2 * axis.startswith("-") for axis in self.axes])
+        axes = np.eye(3)[["xyz".index(axis[-1]) for axis in self.axes]]
+        return np.asarray(signs[:, None] * axes * (1 - 2 * self.reaction))
+
+    def turned(self, by: Array) -> str:
+        """Return the setting, as TOML has it, by which its wrench is turned besides.
+
+        Args:
+            by: Matrix that permutes axes or changes their signs, shape (3, 3).
+        """
+        if np.array_equal(by, -np.eye(3)):
+            return f"reaction = {str(not self.reaction).lower()}"
+        rows = by @ self.turn * (1 - 2 * self.reaction)
+        signs = ("-" if row.sum() < 0.0 else "" for row in rows)
+        names = [f'"{s}{"xyz"[np.argmax(abs(r))]}"' for s, r in zip(signs, rows, strict=True)]
+        return f"axes = [{', '.join(names)}]"
+
     def __post_init__(self) -> None:
+        if {axis[-1] for axis in self.axes} != {*"xyz"}:
+            raise InvalidSetting(
+                "each of the sensor's axes is along one of the contact's",
+                argument=f"[[robot]] {self.name}, axes",
+                got=", ".join(self.axes),
+                cure='axes = ["-y", "x", "z"], say',
+            )
         if self.position is not None and self.rotation is None:
             raise InvalidSetting(
                 "a position says where a frame is whose rotation is known, too",

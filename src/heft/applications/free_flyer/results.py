@@ -15,7 +15,14 @@ from heft.arrays import Array
 from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
 from heft.files import json_text, new_folder, require_own
 from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer, given
-from heft.information import Directions, Triangle, inertia, matrix_of_quaternion, triangle_of
+from heft.information import (
+    Directions,
+    Triangle,
+    Verdict,
+    inertia,
+    matrix_of_quaternion,
+    triangle_of,
+)
 from heft.information import verdict as overall
 from heft.models import FreeFlyer
 from heft.recordings import ColumnMap, Recording
@@ -39,24 +46,31 @@ class IdentifiedFlyer:
         """Return the summary for the terminal."""
         result = self.result
         messages = verdict.not_passed(result.checks) or ["all checks passed"]
-        lines = [
-            f"{self.flyer.name}: {overall(result.checks)}",
-            *messages,
-            "",
-            "What it grasped:",
-            table(["", "value", "±", ""], _numbers(result.load, self.given)),
-            "",
-            "Body and load:",
-            table(["", "value", "±", ""], _numbers(result.body, self.given)),
-            "",
-        ]
+        lines = [f"{self.flyer.name}: {self.verdict}", *messages, ""]
+        lines += ["No number of body and load is stated.", ""] * self.poor
+        for title, body in () if self.poor else self._bodies:
+            lines += [f"{title}:", table(["", "value", "±", ""], _numbers(body, self.given)), ""]
         lines += [self.late, *self.remarks]
-        if result.published is not None:
+        if result.published is not None and not self.poor:
             lines.append(
                 f"By the published method, {result.published.harmonics} harmonics by the energy "
                 f"balance: {result.published.values[0]:.4g} kg."
             )
         return "\n".join(lines)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the numbers can be believed."""
+        return overall(self.result.checks)
+
+    @property
+    def poor(self) -> bool:
+        """Whether no number is stated."""
+        return self.verdict == "poor"
+
+    @property
+    def _bodies(self) -> tuple[tuple[str, BodyEstimate], ...]:
+        return ("What it grasped", self.result.load), ("Body and load", self.result.body)
 
     @property
     def given(self) -> str:
@@ -160,19 +174,24 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
     """Return the content of `free-flyer.json`."""
     result = identified.result
 
-    def of(body: BodyEstimate) -> dict[str, Any]:
-        return {
-            "numbers": {n: {"value": s.value, "std": s.std} for n, s in body.numbers.items()},
-            "parameters": dict(
-                zip(body.parameters.labels.names, body.parameters.values, strict=True)
-            ),
-            "covariance": body.parameters.covariance,
-            "possible": body.possible,
-        }
+    def of(body: BodyEstimate) -> dict[str, Any] | None:
+        return (
+            None
+            if identified.poor
+            else {
+                "numbers": {n: {"value": s.value, "std": s.std} for n, s in body.numbers.items()},
+                "parameters": dict(
+                    zip(body.parameters.labels.names, body.parameters.values, strict=True)
+                ),
+                "covariance": body.parameters.covariance,
+                "possible": body.possible,
+            }
+        )
 
     published = result.published
     return {
         "heft": __version__,
+        "verdict": identified.verdict,
         "body": of(result.body),
         "load": of(result.load),
         "inflation": result.inflation,
@@ -181,7 +200,7 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
         "noise": vars(result.noise),
         "left_out": int(result.held.sum()),
         "published": None
-        if published is None
+        if published is None or identified.poor
         else {
             "harmonics": published.harmonics,
             "values": published.values,
@@ -197,20 +216,23 @@ def to_json(identified: IdentifiedFlyer) -> dict[str, Any]:
 
 def page_of(identified: IdentifiedFlyer) -> str:
     """Return the report's page."""
-    result = identified.result
+    result, poor = identified.result, identified.poor
     head = ("", "value", "±", "unit")
+    load, body = (
+        Table(title, head, [] if poor else _numbers(own, identified.given))
+        for title, own in identified._bodies
+    )
     return page.page(
         "applications/free_flyer/report.html.jinja",
         title=f"What {identified.flyer.name} grasped",
         mass=rounded(result.load.numbers["mass"].value, result.load.numbers["mass"].std),
         mass_std=f"{result.load.numbers['mass'].std:.2g}",
-        load=Table(
-            "What it grasped, in the body's frame", head, _numbers(result.load, identified.given)
-        ),
-        body=Table("Body and load", head, _numbers(result.body, identified.given)),
+        poor=poor,
+        load=load,
+        body=body,
         methods=_methods(result),
         plots=list(_plots(identified)),
-        convergence=list(_convergence(identified)),
+        convergence=[] if poor else list(_convergence(identified)),
         flight=_sticks(identified).shown(),
         saturated=f"{identified.flyer.actuators.saturation(identified.flight.commands):.1%}",
         **verdict.for_page(result.checks),

@@ -189,8 +189,11 @@ def _read(path: Path, topics: Topics, damaged: Damaged) -> Table:
         ) from problem
 
 
-def channels_of(path: Path) -> tuple[Channel, ...]:
+def channels_of(path: Path, cure: str) -> tuple[Channel, ...]:
     """Return the channels of a log of messages that has any.
+
+    Args:
+        cure: What to do with a log of columns.
 
     Raises:
         InvalidRecording: If the file is missing, damaged, or no log of messages.
@@ -201,6 +204,7 @@ def channels_of(path: Path) -> tuple[Channel, ...]:
             "this is no log of messages" if path.exists() else "the log does not exist",
             argument=str(path),
             valid=[e for f in FORMATS if f.log is not None for e in f.endings],
+            cure=cure if path.exists() else None,
         )
     return tuple(c for c in log_format.log(path, refuse).channels if c.count != 0)
 
