@@ -449,8 +449,8 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     count, weights = len(rows.columns), fit.sigma**-2.0
     must = unknowns.nonnegative()
     prior = Prior(rows.ridge, unknowns.start, must, 4.0, unknowns.bodies)
-    one, channels = np.ones(count), rows.channels(range(count), np.ones(count))
-    found, _, _ = fitted(channels, prior, one, 0.0 * one, fit.sigma, 400, rounds=1)
+    channels = rows.channels(range(count), np.ones(count), np.ones(count), np.zeros(count), 400)
+    found, _, _ = fitted(channels, prior, fit.sigma, rounds=1)
     assert (found[must] >= 0.0).all()
     pull = rows.ridge * (found - unknowns.start)
     size = np.abs(rows.ridge * unknowns.start)

@@ -233,18 +233,17 @@ class Rows(Regressor):
 
     sums: Array  # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (channels, K, K)
 
-    def channels(self, torque: Sequence[int], scale: Array) -> Channels:
-        """Return least squares of all channels.
-
-        Args:
-            torque: Which joint's torque is each channel's.
-            scale: Its factor, shape (channels,).
-        """
+    def channels(
+        self, torque: Sequence[int], scale: Array, memory: Array, floor: Array, rows: int
+    ) -> Channels:
+        """Return least squares of all channels; see `Channels`."""
         counts = np.array([len(at) for at in self.columns])
         columns = np.zeros((len(counts), counts.max()), dtype=np.int64)
         for own, at in zip(columns, self.columns, strict=True):
             own[: len(at)] = at
-        return Channels(self.sums, columns, counts, np.array(torque), scale)
+        return Channels(
+            self.sums, columns, counts, np.array(torque), scale, memory, floor, float(rows)
+        )
 
 
 @dataclass(frozen=True)

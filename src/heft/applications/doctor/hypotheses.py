@@ -12,11 +12,10 @@ time; σ_j is the rms residual of its torque *as logged*. The second sum is a St
 body, which tolerates single bodies that are far off. J is twice a negative log likelihood, so
 differences of J are evidence: 2 ln of the odds.
 
-The rows of a motion are reduced once to a triangle a channel, which carries every joint's torque:
-swaps, gains and signs of torques are other right-hand sides of it. The unknowns of all channels
-together are solved for by the sum of their RᵀR: the prior bounds its condition (1e10 at a noise
-floor of 1e-3), and a robot of 43 joints takes a tenth of the time. The residual is that of the
-triangles, no difference of sums.
+The rows of a motion are reduced once to sums of products a channel, with every joint's torque among
+the columns: swaps, gains and signs of torques are other right-hand sides of them. All channels'
+unknowns are then fitted by one compiled function (`reweighted_fit`); the prior bounds the condition
+(1e10 at a noise floor of 1e-3).
 
 A delay that fits best is no finding: friction that the model does not know looks like one in every
 joint. It is taken along so that it hides nothing else, and only the identification's own rule
@@ -148,21 +147,20 @@ class Hypotheses:
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         deviation = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
         prior = self.ridge(correction)
-        signed = self.unknowns.nonnegative(correction.driven)
-        believed = Prior(
-            prior, self.unknowns.start, signed, self.settings.tail, self.unknowns.bodies
-        )
-        values, left, likelihood = fitted(
-            rows.channels(source, scale),
-            believed,
-            self.memory,
-            floor,
+        values, residual, likelihood = fitted(
+            rows.channels(source, scale, self.memory, floor, count),
+            Prior(
+                prior,
+                self.unknowns.start,
+                self.unknowns.nonnegative(correction.driven),
+                self.settings.tail,
+                self.unknowns.bodies,
+            ),
             deviation,
-            count,
             self.settings.rounds,
             hopeless,
         )
-        logged = left / np.abs(scale)
+        logged = residual / np.abs(scale)
         return Fit(correction, likelihood + self._distance(prior, values), logged, values)
 
     def ridge(self, correction: Correction) -> Array:

@@ -30,6 +30,9 @@ class Channels(NamedTuple):
     counts: NDArray[np.int64]  # how many columns a channel has, shape (m,)
     torque: NDArray[np.int64]  # which joint's logged torque is a channel's, shape (m,)
     scale: Array  # factor of that torque, shape (m,)
+    memory: Array  # rows that add as much as one, shape (m,)
+    floor: Array  # smallest root mean square residual, shape (m,)
+    rows: float  # of each channel
 
 
 class Prior(NamedTuple):
@@ -55,10 +58,10 @@ def _forward(L, x):  # type: ignore[no-untyped-def]
 def _backward(L, x):  # type: ignore[no-untyped-def]
     """Solve Lᵀ x = x in place."""
     for j in range(len(x) - 1, -1, -1):
-        known = 0.0
+        across = 0.0
         for i in range(j + 1, len(x)):
-            known += L[i, j] * x[i]
-        x[j] = (x[j] - known) / L[j, j]
+            across += L[i, j] * x[i]
+        x[j] = (x[j] - across) / L[j, j]
 
 
 @reassociated
@@ -91,9 +94,9 @@ def _least(A, x, signed, bodies):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _fit(channels, prior, memory, floor, deviation, count, rounds, hopeless, values):  # type: ignore[no-untyped-def]
+def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
-    sums, columns, counts, torque, scale = channels
+    sums, columns, counts, torque, scale, memory, floor, rows = channels
     precision, start, signed, tail, bodies = prior
     ridge, likelihood = precision.copy(), np.inf
     for _ in range(rounds):
@@ -128,8 +131,8 @@ def _fit(channels, prior, memory, floor, deviation, count, rounds, hopeless, val
                 for b in range(counts[c]):
                     across += products[a, b] * own[b]
                 rest += own[a] * across
-            deviation[c] = np.sqrt(max(rest, 0.0) / count + floor[c] ** 2)
-            likelihood += count / memory[c] * 2.0 * np.log(deviation[c] / abs(scale[c]))
+            deviation[c] = np.sqrt(max(rest, 0.0) / rows + floor[c] ** 2)
+            likelihood += rows / memory[c] * 2.0 * np.log(deviation[c] / abs(scale[c]))
         if likelihood > hopeless:
             break
     return likelihood
@@ -138,20 +141,14 @@ def _fit(channels, prior, memory, floor, deviation, count, rounds, hopeless, val
 def fitted(
     channels: Channels,
     prior: Prior,
-    memory: Array,
-    floor: Array,
     deviation: Array,
-    count: int,
     rounds: int,
     hopeless: float = np.inf,
 ) -> tuple[Array, Array, float]:
     """Return the least squares of all channels, weighted by what each leaves over.
 
     Args:
-        memory: Rows that add as much as one, of each channel, shape (m,).
-        floor: Smallest root mean square residual of each channel, shape (m,).
         deviation: At which the weights begin, shape (m,).
-        count: Rows of each channel.
         rounds: Iterations of the weights.
         hopeless: Value of `Σ_j n_j log σ_j²` beyond which they are not iterated further.
 
@@ -162,18 +159,18 @@ def fitted(
     Raises:
         numpy.linalg.LinAlgError: If numbers are not finite.
     """
-    values, left = np.zeros(len(prior.start)), deviation.copy()
-    rest = memory, floor, left, float(count), rounds, float(hopeless), values
-    likelihood = _fit(tuple(channels), tuple(prior), *rest)
-    return values, left, likelihood
+    values, residual = np.zeros(len(prior.start)), deviation.copy()
+    likelihood = _fit(tuple(channels), tuple(prior), residual, rounds, float(hopeless), values)
+    return values, residual, likelihood
 
 
 def warm_up() -> None:
     """Call the compiled function once, so that it is compiled and cached."""
     one, none = np.ones(1), np.zeros(1, dtype=np.int64)
-    channels = Channels(np.ones((1, 2, 2)), np.zeros((1, 2), dtype=np.int64), none + 1, none, one)
+    sums, columns = np.ones((1, 2, 2)), np.zeros((1, 2), dtype=np.int64)
+    channels = Channels(sums, columns, none + 1, none, one, one, one, 1.0)
     prior = Prior(one, one, np.zeros(1, dtype=bool), 4.0, 0)
-    fitted(channels, prior, one, one, one, 1, 1)
+    fitted(channels, prior, one, 1)
 
 
 KERNELS = Kernels((_fit,), warm_up)
