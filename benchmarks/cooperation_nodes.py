@@ -117,7 +117,7 @@ class Nodes:
 
     def start(self, robot: int) -> None:
         """Start a robot's node."""
-        call = [sys.executable, "-m", "heft.cli", "coop", "node", "--id", str(robot), "--quiet"]
+        call = [sys.executable, "-m", "heft", "coop", "node", "--id", str(robot), "--quiet"]
         call += ["--config", self.team.name, "--replay", f"run/robot{robot}.parquet"]
         call += ["--begin", f"{self.begin:.3f}", "--out", f"{self.name}-{robot}"]
         self.processes[robot] = subprocess.Popen(

@@ -288,7 +288,7 @@ def memory(largest: int) -> Iterator[Row]:
 
 def commands() -> Iterator[Row]:
     """Whole processes of the command line."""
-    heft = [sys.executable, "-m", "heft.cli"]
+    heft = [sys.executable, "-m", "heft"]
 
     def run(arguments: list[str], **environment: str) -> float:
         begin = time.perf_counter()

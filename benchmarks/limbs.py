@@ -108,7 +108,7 @@ def processor_time(*call: str) -> tuple[float, float]:
     A log that `heft check` finds fault with ends it with 1.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-m", "heft.cli", *call], capture_output=True)
+    done = subprocess.run([sys.executable, "-m", "heft", *call], capture_output=True)
     if done.returncode not in (0, 1 if call[0] == "check" else 0):
         raise SystemExit(done.stderr.decode())
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

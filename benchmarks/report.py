@@ -167,7 +167,7 @@ def changing() -> tuple[Path, Path]:
 @contextlib.contextmanager
 def served(arguments: Sequence[str | Path]) -> Iterator[str]:
     """Yield the address that a command serves."""
-    call = [sys.executable, "-m", "heft.cli", *map(str, arguments)]
+    call = [sys.executable, "-m", "heft", *map(str, arguments)]
     server = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout is not None
     said = (re.search(r"http://\S+", line) for line in server.stdout)

@@ -86,7 +86,7 @@ def write_motion(path: Path, file: str) -> int:
 def simulate(file: str, motion: Path, out: Path, *more: str) -> float:
     """Run the command and return its processor time [s], which other work does not lengthen."""
     begin = processor_time()
-    call = [sys.executable, "-m", "heft.cli", "simulate", str(robots() / file), str(motion)]
+    call = [sys.executable, "-m", "heft", "simulate", str(robots() / file), str(motion)]
     subprocess.run([*call, "--out", str(out), *more], check=True, capture_output=True)
     return processor_time() - begin
 

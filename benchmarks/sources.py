@@ -112,7 +112,7 @@ def named_in_texts(file: Path) -> tuple[Wanted, ...]:
             said |= set() if id(node) in documentation else {node.value}
     modules = {m for text in said for m in IN_TEXT.findall(text)}
     modules |= {text for text in said if MODULE.fullmatch(text)}
-    modules |= {"heft.cli.__main__" for text in said if COMMAND.fullmatch(text)}
+    modules |= {"heft.__main__" for text in said if COMMAND.fullmatch(text)}
     files = [file_of(m.rstrip(".")) for m in modules]
     for text in (t for t in said if re.fullmatch(r"\w[\w./-]*", t)):
         for place in (ROOT / text, BENCHMARKS / text):

@@ -147,7 +147,7 @@ FILES = {
     "src/heft/b/two.py": "two = 2\n",
     "src/heft/c.py": "deep = 3\n",
     "src/heft/cli/__init__.py": "",
-    "src/heft/cli/__main__.py": "from heft.b import two\n",
+    "src/heft/__main__.py": "from heft.b import two\n",
     "tests/helper.py": "from heft.a.second import other\n",
     "benchmarks/data/x.txt": "",
     "benchmarks/by_name.py": "from heft import one\n",

@@ -35,7 +35,7 @@ from heft.estimators import ESTIMATORS, robust_methods
 
 SOURCE = Path(__file__).parents[1] / "src"
 ARM, RUN1, RUN2 = DEMO / "arm.urdf", DEMO / "run1.parquet", DEMO / "run2.parquet"
-HEFT = [sys.executable, "-m", "heft.cli"]
+HEFT = [sys.executable, "-m", "heft"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "100", "LC_ALL": "C.UTF-8"}
 HEAVY = ("clarabel", "coal", "jinja2", "numba", "pinocchio", "pyarrow", "scipy")
 

@@ -35,7 +35,7 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     environment = {**os.environ, "HOME": str(home), "PYTHONPATH": str(SOURCE)}
     for variable in ("ZSH", "ZSH_CUSTOM"):
         environment.pop(variable, None)
-    call = [sys.executable, "-m", "heft.cli", "--install-completion", "--shell", request.param]
+    call = [sys.executable, "-m", "heft", "--install-completion", "--shell", request.param]
     answer = subprocess.run(call, env=environment, capture_output=True, text=True, check=True)
     (script,) = (p for p in home.rglob("*heft*") if p.is_file())
     assert str(script) in answer.stdout

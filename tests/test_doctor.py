@@ -589,7 +589,7 @@ def test_steps_make_up_the_correction_that_they_are_read_from(seed: int) -> None
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-m", "heft.cli", "check", *arguments]
+    call = [sys.executable, "-m", "heft", "check", *arguments]
     return subprocess.run(call, capture_output=True, text=True, check=False)
 
 

@@ -490,7 +490,7 @@ def test_a_line_without_end_is_salvaged_in_pieces(tmp_path: Path) -> None:
 def test_a_closed_stream_is_no_traceback(tmp_path: Path) -> None:
     rows = "\n".join(f"{0.01 * k},{np.sin(0.01 * k)}" for k in range(100))
     log = text(tmp_path / "run.csv", "t,q.elbow\n" + rows)
-    run = f"{shlex.quote(sys.executable)} -m heft.cli check {shlex.quote(str(log))}"
+    run = f"{shlex.quote(sys.executable)} -m heft check {shlex.quote(str(log))}"
     ended = [
         subprocess.run(
             ["bash", "-c", f"{run} {streams}"], capture_output=True, text=True, check=False

@@ -146,7 +146,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
 ) -> None:
     again = tmp_path / "fleet"
     shutil.copytree(out / "types", again / "types")
-    command = [sys.executable, "-m", "heft.cli", "fleet", "identify", str(place)]
+    command = [sys.executable, "-m", "heft", "fleet", "identify", str(place)]
     run = subprocess.Popen(
         [*command, "--out", str(again), "--jobs", "2"],
         stderr=subprocess.PIPE,

@@ -32,6 +32,7 @@ from heft.errors import FitError, InputError, InvalidRecording, InvalidSetting, 
 from heft.plants import ServoPlant
 from heft.plants.servo import ServoMotion
 from heft.recordings import json_rows
+from tests.browser import barriers
 
 BENCH = Bench(0.5, 0.1, arm_mass=0.03, full_duty=885.0)
 # Torque per volt [N·m/V], back-EMF, viscous friction [N·m·s/rad], rotor [kg·m²], Coulomb [N·m],
@@ -220,6 +221,8 @@ def test_the_files_are_those_that_simulators_read(
     )
     model = mujoco.MjModel.from_xml_path(str(out / "servo.xml"))
     assert model.dof_armature[0] == pytest.approx(found["armature"]["value"], rel=1e-4)
+    page = out / "report.html"
+    assert "torque per volt A" in page.read_text() and barriers(page.as_uri()) == []
     state = mujoco.MjData(model)
     for goal, duty in ((0.1, PER_UNIT * 300.0 * 0.1), (3.0, 1.0)):  # and beyond its limit
         model.actuator_delay[0], state.qvel[0], state.ctrl[0] = 0.0, 0.5, goal

@@ -36,6 +36,7 @@ from heft.applications.servo import (
 from heft.cli import main
 from heft.errors import FitError, InputError, InvalidRecording, InvalidSetting, MissingSignal
 from heft.models import Robot
+from tests.browser import barriers
 
 RATE = 50
 RANGE = (1024, 3072)  # calibrated, in steps of the encoder: half a turn
@@ -315,6 +316,8 @@ def test_the_command_leaves_a_folder(
     said = capsys.readouterr().out
     assert re.search(r"lower_arm +0\.12", said) and "as weighed" in said
     assert json.loads((tmp_path / "out" / "estimate.json").read_text())["missed"]
+    page = tmp_path / "out" / "report.html"
+    assert "lower_arm" in page.read_text() and barriers(page.as_uri()) == []
 
 
 def stretches(bench: Bench) -> hidden.Stretches:

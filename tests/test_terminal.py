@@ -29,7 +29,7 @@ PLACES = {
 def heft(words: list[str], flags: list[str], **settings: str) -> subprocess.CompletedProcess[bytes]:
     own = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LC_", "LANG"))}
     environment = own | {"PYTHONPATH": str(ROOT / "src")} | settings
-    call = [sys.executable, *flags, "-m", "heft.cli", *words]
+    call = [sys.executable, *flags, "-m", "heft", *words]
     return subprocess.run(call, capture_output=True, env=environment, check=False)
 
 

@@ -137,7 +137,7 @@ def test_a_browser_shows_the_robot_and_ctrl_c_ends_it() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    call = [sys.executable, "-m", "heft.cli", "view", str(DEMO / "arm.urdf")]
+    call = [sys.executable, "-m", "heft", "view", str(DEMO / "arm.urdf")]
     call += [str(DEMO / "run1.parquet"), "--no-open", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
     server = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=environment)

@@ -147,7 +147,7 @@ def test_files_of_others_are_not_overwritten(tmp_path: Path) -> None:
 
 def test_an_interrupt_is_answered_within_a_second_and_trials_are_kept(tmp_path: Path) -> None:
     """With all of its processes, though each is amid a trial."""
-    command = [sys.executable, "-m", "heft.cli", "bench", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "heft", "bench", "--out", str(tmp_path / "out")]
     command += ["--robot", "lwr4", "--noise", "low", "--guesses", "50", "--jobs", "2"]
     command += ["--estimators", "least-squares"]
     with subprocess.Popen(

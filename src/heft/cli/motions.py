@@ -83,9 +83,9 @@ def servo(
 ) -> None:
     """Identify a servo on a bench, or an arm of servos: torque, back-EMF, friction, rotors.
 
-    Leaves a folder: every number with its interval (estimate.json); of a bench the names of BAM's
-    files (bam.json) and MuJoCo's joint and motor (servo.xml), of an arm models for MuJoCo
-    (robot.xml), Isaac Lab and PACE.
+    Leaves a folder: a page (report.html), every number with its interval (estimate.json); of a
+    bench the names of BAM's files (bam.json) and MuJoCo's joint and motor (servo.xml), of an arm
+    models for MuJoCo (robot.xml), Isaac Lab and PACE.
 
     Parameters
     ----------

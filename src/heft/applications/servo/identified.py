@@ -12,7 +12,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import rounded, table
+from heft.display import Curve, Table, rounded, table
 from heft.errors import FitError, InvalidRecording
 from heft.files import json_text, new_folder, read_toml, require_own, section
 from heft.fit import NORMAL
@@ -22,8 +22,9 @@ from heft.simulation import moved_to_goals
 from . import by_duty, hidden
 from .bench import GRAVITY, NAME, Bench, ServoLog, open_logs
 from .firmware import Firmware
+from .report import one_after_another, page_of
 
-RESULTS = ("estimate.json", "bam.json", "servo.xml")
+RESULTS = ("estimate.json", "report.html", "bam.json", "servo.xml")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
 TIMESTEP = 0.001  # of the MJCF file [s]
 QUANTITIES = {  # on the terminal, and their units
@@ -64,6 +65,7 @@ class IdentifiedServo:
     covariance: Array  # of them, shape (n, n)
     firmware: Firmware | None  # as the duty shows it; None where it is not logged
     said: str  # how it was found, and how far it is off
+    curves: Sequence[Curve]  # what was measured, and what the numbers say of it
     # torque per volt of each log over that of all, shape (logs,); none where duty is hidden
     strengths: Sequence[float] = ()
 
@@ -100,18 +102,35 @@ class IdentifiedServo:
 
     def text(self) -> str:
         """Return the summary for a terminal, at most 20 lines."""
-        rows = [
-            [QUANTITIES[name][0], rounded(q.value, q.std), f"{NORMAL * q.std:.2g}", q.unit]
-            for name, q in self.quantities.items()
-        ]
         return "\n".join(
             [
-                table(("", "value", "± 95 %", "unit"), rows),
+                table(self._table.head, self._table.rows),
                 "",
                 f"torque = A·duty·V − B·w − friction, {self.said}",
                 *([self.firmware.text()] if self.firmware else []),
                 *(f"note: {note}" for note in self.notes),
             ]
+        )
+
+    @property
+    def _table(self) -> Table:
+        rows = [
+            [QUANTITIES[name][0], rounded(q.value, q.std), f"{NORMAL * q.std:.2g}", q.unit]
+            for name, q in self.quantities.items()
+        ]
+        return Table("", ("", "value", "± 95 %", "unit"), rows)
+
+    def to_html(self) -> str:
+        """Return the report as a self-contained HTML page."""
+        return page_of(
+            "A servo on a bench: what was identified",
+            f"torque = A·duty·V − B·w − friction, {self.said}.",
+            [self._table],
+            "Voltage of the duty: fitted is where the arm slides, at rest friction holds"
+            if self.strengths
+            else "Positions, by the goal alone",
+            self.curves,
+            [*([self.firmware.text()] if self.firmware else []), *self.notes],
         )
 
     def to_json(self) -> str:
@@ -276,6 +295,7 @@ def identify_bench(
         values, covariance = by_duty.divided(fit)
         names = [{"arm": "A", "back_emf": "B"}.get(n, n) for n in fit.problem.plant.labels.names]
         strengths = by_duty.strengths(fit).tolist()
+        curves = [replace(c, name=f"{t.path} [V]") for t in fit.traces for c in t.curves]
         said = (
             f"where the arm slides in {_counted(logs)}; torque error to be expected "
             f"{fit.predicted_error.total:.0%}"
@@ -284,6 +304,10 @@ def identify_bench(
         progress("simulating the loop, whose duty is not logged")
         firmware, strengths = None, []
         values, covariance, off = hidden.fitted(logs, bench, released)
+        curves = [
+            _positions(values, hidden.Stretches.of([log], bench, hidden.LENGTH), bench, log.name)
+            for log in logs
+        ]
         kept = [k for k, n in enumerate(hidden.NAMES) if released or n != "B"]
         names, values = [hidden.NAMES[k] for k in kept], values[kept]
         covariance = covariance[np.ix_(kept, kept)]
@@ -301,7 +325,16 @@ def identify_bench(
             got=f"A = {A.value:.3g} ± {A.std:.3g} {A.unit}",
             cure="add logs in which the arm swings both ways, far and fast, lifts and lowers",
         )
-    return IdentifiedServo(bench, logs, quantities, covariance, firmware, said, strengths)
+    return IdentifiedServo(bench, logs, quantities, covariance, firmware, said, curves, strengths)
+
+
+def _positions(values: Array, s: hidden.Stretches, bench: Bench, name: str) -> Curve:
+    """Return positions of a log's stretches, measured and by the numbers `hidden.NAMES`."""
+    moved = hidden.followed(values[None], s, bench)[0][0].real
+    clock = hidden.STEP * np.arange(moved.shape[1])
+    degrees = zip(np.degrees(s.signals[0]), np.degrees(moved), strict=True)
+    title = f"{name}, {hidden.LENGTH:g} s at a time, each from the log's own state [°]"
+    return one_after_another(title, ((clock, q, p) for q, p in degrees))
 
 
 def _counted(logs: Sequence[ServoLog]) -> str:
@@ -327,7 +360,7 @@ def identify_files(
     require_own(out, RESULTS)
     stated = section(Bench)(read_toml(bench), str(bench))
     servo = identify_bench(stated, open_logs(stated, logs, columns), progress)
-    contents = (servo.to_json(), servo.to_bam(), servo.to_mujoco())
+    contents = (servo.to_json(), servo.to_html(), servo.to_bam(), servo.to_mujoco())
     with new_folder(out) as new:
         for name, content in zip(RESULTS, contents, strict=True):
             (new / name).write_text(content, encoding="utf-8")

@@ -11,7 +11,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import rounded, table
+from heft.display import Table, rounded, table
 from heft.errors import FitError, InvalidSetting, require_one_of
 from heft.files import json_text, new_folder, read_toml, require_own, section
 from heft.fit import NORMAL
@@ -21,8 +21,9 @@ from heft.recordings import ColumnMap
 from .arm import OF_JOINT, Loop, LoopFit, fitted, with_servos
 from .episodes import ArmBench, Episode, open_episodes
 from .identified import Quantity
+from .report import one_after_another, page_of
 
-ARM_RESULTS = ("estimate.json", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
+ARM_RESULTS = ("estimate.json", "report.html", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
 TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
 SLOW = 100.0  # frames a second below which a rotor looks like any other lag
 OPEN = 0.6  # of what friction falls by with the speed, which no law of it tells beyond
@@ -153,25 +154,63 @@ class IdentifiedArm:
 
     def text(self) -> str:
         """Return the summary for a terminal."""
+        joints, links = self._tables
+        return "\n".join(
+            [
+                table(joints.head, joints.rows),
+                "",
+                table(links.head, links.rows),
+                "",
+                *self._said,
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )
+
+    @property
+    def _said(self) -> tuple[str, str]:
+        """The law, and how far positions are off by it."""
+        missed = ", ".join(f"{x:.2f}" for x in np.degrees(self.fit.missed))
+        count = len(self.episodes)
+        return (
+            "stiffness·(goal − position) = arm + viscous·w + coulomb·sign(w) + armature·dw/dt",
+            f"± 95 %, by position and goal of {count} episode{'s' * (count != 1)}; positions "
+            f"missed by {missed}°",
+        )
+
+    @property
+    def _tables(self) -> tuple[Table, Table]:
         kinds = [k for k in OF_JOINT if any(n.endswith(f".{k}") for n in self.quantities)]
         rows = [[j, *(self._cell(f"{j}.{k}") for k in kinds)] for j in self.robot.joints]
         links = [
             [b, self._cell(f"{b}.mass"), f"{m:.4g}"]
             for b, m in zip(self.robot.tree.names, self._file, strict=True)
         ]
-        missed = ", ".join(f"{x:.2f}" for x in np.degrees(self.fit.missed))
-        count = len(self.episodes)
-        return "\n".join(
-            [
-                table(("", *(f"{k} [{UNITS[k]}]" for k in kinds)), rows),
-                "",
-                table(("", "mass [kg]", "file"), links),
-                "",
-                "stiffness·(goal − position) = arm + viscous·w + coulomb·sign(w) + armature·dw/dt",
-                f"± 95 %, by position and goal of {count} episode{'s' * (count != 1)}; positions "
-                f"missed by {missed}°",
-                *(f"note: {note}" for note in self.notes),
-            ]
+        return (
+            Table("Joints", ("", *(f"{k} [{UNITS[k]}]" for k in kinds)), rows),
+            Table("Links", ("", "mass [kg]", "file"), links),
+        )
+
+    def to_html(self) -> str:
+        """Return the report as a self-contained HTML page."""
+        fit = self.fit
+        moved = [fit.loop.followed(fit.values, e, slopes=False)[0] for e in self.episodes]
+        curves = [
+            one_after_another(
+                f"{joint} [°]",
+                (
+                    (e.time, np.degrees(e.position[:, k]), np.degrees(q[:, k]))
+                    for e, q in zip(self.episodes, moved, strict=True)
+                ),
+            )
+            for k, joint in enumerate(self.robot.joints)
+        ]
+        return page_of(
+            f"{self.robot.name}: servos and masses",
+            f"{'; '.join(self._said)}.",
+            self._tables,
+            "Positions, by the goals alone, each episode from its first state",
+            curves,
+            self.notes,
         )
 
     def _cell(self, name: str) -> str:
@@ -221,7 +260,7 @@ class IdentifiedArm:
         end = mujoco.rindex("</mujoco>")
         mujoco = f"{mujoco[:end]}  <actuator>\n{motors}  </actuator>\n{mujoco[end:]}"
         others = [SIMULATORS[name].write(weighed, fields) for name in ("isaaclab", "pace")]
-        return (self.to_json(), mujoco, *others)
+        return (self.to_json(), self.to_html(), mujoco, *others)
 
 
 def identify_arm(
