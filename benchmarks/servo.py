@@ -43,6 +43,7 @@ from heft.applications.servo import (
 BENCH = Bench(0.49, 0.1, full_duty=885.0, gain=4096 / (2 * np.pi) / (256 * 885))
 GAINS = (100, 200, 800)
 LOGS = 4  # of each gain that are taken
+TOGETHER = (1, 2)  # gains whose logs are fitted without their duty
 STEP, WINDOW = 0.005, 21  # [s], samples: of signals smoothed for the comparison
 SLIDES = 0.15  # [rad/s]
 ASKED = 3.0  # standard deviations between gains
@@ -108,7 +109,7 @@ def share(error: np.ndarray, A: float, s: Sliding) -> float:
 def by_position(logs: Mapping[int, Sequence[ServoLog]], told: Mapping[int, Any]) -> Iterator[Row]:
     """Yield what position and goal alone tell, against what the duty told."""
     unseen = {g: [replace(log, duty=None) for log in own] for g, own in logs.items()}
-    sets = [(g,) for g in GAINS] + list(combinations(GAINS, 2))
+    sets = [gains for count in TOGETHER for gains in combinations(GAINS, count)]
     for fitted in sets:
         found = identify_bench(BENCH, [log for g in fitted for log in unseen[g]]).quantities
         words = "position and goal at gain " + " and ".join(map(str, fitted))
@@ -134,7 +135,7 @@ def by_position(logs: Mapping[int, Sequence[ServoLog]], told: Mapping[int, Any])
             yield at_most(f"{words}: position missed at gain {g}", mean, "°", MISSED_POSITION)
 
 
-@benchmark({"GAINS": (100, 200), "LOGS": 3})
+@benchmark({"GAINS": (100, 200), "LOGS": 3, "TOGETHER": (1,)})
 def main() -> Iterator[Row]:
     """Yield the rows."""
     folder = Path(data_folder()).parent / "servo" / "xl330"

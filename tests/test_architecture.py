@@ -93,7 +93,7 @@ def test_a_face_holds_no_logic(module: str) -> None:
 
 
 def test_there_are_few_rooms() -> None:
-    assert len(ROOMS) + len(list(PACKAGE.glob("*.py"))) <= 24
+    assert len(ROOMS) + len(list(PACKAGE.glob("*.py"))) <= 25
     depths = {p: len(p.relative_to(PACKAGE).parts) for p in PACKAGE.rglob("*.py")}
     deep = {p.relative_to(PACKAGE).parts[:2] for p, depth in depths.items() if depth > 2}
     assert max(depths.values()) == 3

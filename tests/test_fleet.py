@@ -201,11 +201,12 @@ def test_a_log_that_kills_whoever_reads_it_is_named_and_the_rest_goes_on(
     for name in deadly:
         (own / name).write_text("t,q\n")
     monkeypatch.setattr(reading, "WORTH", 5)
+    monkeypatch.setattr(reading, "DEADLY", 2)
     monkeypatch.setattr(reading, "_folded", folded_or_dead)
     monkeypatch.setattr(reading, "_chosen", chosen_or_dead)
     found = identify(robots, tmp_path / "fleet", FleetSettings("processes", 2))
     assert [r.log for r in found.refused] == [f"double/{name}" for name in deadly]
-    assert {r.reason for r in found.refused} == {"3 processes that read it, and it alone, died"}
+    assert {r.reason for r in found.refused} == {"2 processes died reading it"}
     assert found.logs == len(ROBOTS) * len(DAYS)
     stated = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
     assert stated["counts"]["refused"] == 1

@@ -143,7 +143,7 @@ def test_intervals_of_a_simulated_arm_hold_the_truth(truth: ServoArm, free: Iden
 
 def test_files_say_to_mujoco_what_was_found(free: IdentifiedArm) -> None:
     numbers = {n: q.value for n, q in free.all_quantities.items()}
-    content, mjcf, lab, pace = free.files()
+    content, _, mjcf, lab, pace = free.files()
     model = mujoco.MjModel.from_xml_string(mjcf)
     for k, joint in enumerate(JOINTS[:3]):
         assert model.actuator(joint).gainprm[0] == pytest.approx(numbers[f"{joint}.stiffness"])

@@ -118,7 +118,7 @@ def _folded(task: _Task) -> _Read:
 
 
 def _deadly(task: _Task) -> _Read:
-    return _Read(task.log.name, reason=f"{DEADLY} processes that read it, and it alone, died")
+    return _Read(task.log.name, reason=f"{DEADLY} processes died reading it")
 
 
 def _place(kept: Path, key: str) -> Path:
@@ -173,12 +173,12 @@ def worked(
 ) -> Iterator[tuple[Item, Made]]:
     """Yield items with work(item), as they are done, by the engine that the settings name.
 
-    Processes that die are replaced, and what they were at is done again: one piece of work at a
-    time, so that it is known which of them is deadly.
+    Processes that die are replaced, and what they were at is done again: one after another by one
+    process, so that it is known which of them is deadly; it begins the next process.
 
     Args:
-        lost: What is made of an item that `DEADLY` processes died of, each of which had nothing
-            else to do; the caller survives that. If None, small work is done by the caller.
+        lost: What is made of an item that `DEADLY` processes died of, none of them at anything
+            else; the caller survives that. If None, small work is done by the caller.
 
     Raises:
         FitError: If processes cannot be started; or, without `lost`, die `STALLED` times and
@@ -191,8 +191,8 @@ def worked(
     places = {id(item): k for k, item in remaining.items()}
     suspects: list[int] = []
     while remaining:
-        chosen = suspects[:1] or list(remaining)
-        jobs = min(settings.jobs, -(-len(chosen) // WORTH))
+        chosen = suspects or list(remaining)
+        jobs = 1 if suspects else min(settings.jobs, -(-len(chosen) // WORTH))
         pieces = [remaining[k] for k in chosen]
         try:
             with closing(by_processes(work, pieces, jobs, apart=lost is not None)) as made:
@@ -202,15 +202,17 @@ def worked(
                     yield item, result
         except BrokenProcessPool as problem:
             deaths += 1
+            left = [k for k in chosen if k in remaining]
             if lost is None:
                 if deaths == STALLED:
                     raise _stalled(len(remaining)) from problem
             elif not suspects and len(chosen) > 1:  # what they were at comes first of what is left
-                suspects, deaths = [k for k in chosen if k in remaining][: 2 * jobs], 0
+                suspects, deaths = left[: 2 * jobs], 0
             elif deaths >= DEADLY:
                 _require_workers(len(remaining))
                 deaths = 0
-                yield pieces[0], lost(remaining.pop(chosen[0]))
+                deadly = remaining.pop(left[0])
+                yield deadly, lost(deadly)
         suspects = [k for k in suspects if k in remaining]
 
 
