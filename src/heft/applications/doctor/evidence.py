@@ -56,13 +56,13 @@ class Unknowns:
     settings: EvidenceSettings  # friction model, and the relative deviation of the model file
 
     @cached_property
-    def metric(self) -> tuple[Array, ...]:
-        """Matrix of each body from unknowns to its ten inertial parameters, shape (10, 10)."""
+    def metric(self) -> Array:
+        """Matrix of each body from unknowns to its inertial parameters, shape (bodies, 10, 10)."""
         tens = self.robot.nominal()[: self.bodies].reshape(-1, PARAMETER_COUNT)
         # between two joints of one body is another without mass
         light = LIGHT * float(tens[:, 0].max(initial=0.0)) or LIGHT
         solid = (t if t[0] > 0.0 else inertia.sphere(light, LIGHT_GYRATION) for t in tens)
-        return tuple(cone_metric(inertia.nearest_consistent(ten)) for ten in solid)
+        return np.stack([cone_metric(inertia.nearest_consistent(ten)) for ten in solid])
 
     @cached_property
     def bodies(self) -> int:
@@ -231,7 +231,8 @@ class Regressor:
 class Rows(Regressor):
     """Regressor of a motion, and its sums of squares with torque as it lies to it in time."""
 
-    sums: Array  # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (channels, K, K)
+    # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (channels, K, K); τᵀ Y in the torques' rows
+    sums: Array
 
     def channels(
         self, torque: Sequence[int], scale: Array, memory: Array, floor: Array, rows: int
@@ -353,21 +354,22 @@ class Evidence:
         """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
-        bodies = _regressor(self.robot.tree, motion)
+        shape = self.robot.tree.channels, -1, PARAMETER_COUNT, len(q)
+        bodies = _regressor(self.robot.tree, motion).reshape(shape)
         own = self.unknowns.own_columns(q, v, a)
-        shape = len(bodies), len(self.unknowns.metric), PARAMETER_COUNT, len(q)
-        normal = np.stack(self.unknowns.metric).transpose(0, 2, 1) @ bodies.reshape(shape)
-        made = [self._channel(c, normal[c], drives, own[c]) for c in self.channels]
+        made = [self._channel(c, bodies[c], drives, own[c]) for c in self.channels]
         ridge = self._ridge(drives, own, correction)
         return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
 
     def rows(self, regressor: Regressor, effort: Array) -> Rows:
         """Return the rows of a motion with torque aligned in time with it, shape (n, joints)."""
         widest = max(len(y) for y in regressor.regressors) + effort.shape[1]
-        sums = np.zeros((len(regressor.regressors), widest, widest))
+        sums, torques = np.zeros((len(regressor.regressors), widest, widest)), effort.T @ effort
         for own, y in zip(sums, regressor.regressors, strict=True):
-            both = np.vstack([y, effort.T])
-            own[: len(both), : len(both)] = both @ both.T
+            count, every = len(y), len(y) + len(torques)
+            own[:count, :count] = y @ y.T
+            own[count:every, :count] = effort.T @ y.T
+            own[count:every, count:every] = torques
         return Rows(**vars(regressor), sums=sums)
 
     def _channel(
@@ -377,7 +379,8 @@ class Evidence:
         seen, turned, at = self.unknowns.columns[channel]
         friction = self.unknowns.ratios[turned, channel, None, None] * drives[turned]
         acts = np.flatnonzero(own.any(axis=1))
-        parts = (*bodies[seen], *friction, own[acts])
+        solid = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies[seen]
+        parts = (*solid, *friction, own[acts])
         return np.concatenate([at, self.unknowns.own.start + acts]), np.concatenate(parts)
 
     def _ridge(self, drives: Array, own: Array, correction: Correction) -> Array:

@@ -25,7 +25,8 @@ ATTEMPTS = 4  # times that friction which comes out negative is set to zero
 class Channels(NamedTuple):
     """Sums of products of m channels' rows, and the torque that they are fitted to."""
 
-    sums: Array  # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (m, K, K)
+    # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (m, K, K); τᵀ Y in the torques' rows
+    sums: Array
     columns: NDArray[np.int64]  # which unknowns a channel's columns are, padded, shape (m, K)
     counts: NDArray[np.int64]  # how many columns a channel has, shape (m,)
     torque: NDArray[np.int64]  # which joint's logged torque is a channel's, shape (m,)
