@@ -100,7 +100,7 @@ def test_a_wrench_sensor_in_other_axes_is_named_with_the_line_that_cures_it(
     (told,) = (f for f in found.findings() if f.severity == "spoils")
     assert told.name == "other axes" and told.about == "right" and "of 3.0" in told.message
     assert told.cure == 'in the [[robot]] of right: axes = ["x", "y", "z"]'
-    assert found.verdict == "poor" and found.stated_load(0) is None
+    assert found.verdict == "poor" and found.stated_load(0) is None and not found.changes
 
 
 @pytest.mark.parametrize("how", [Record(12.0, reception=5e-3), Record(12.0, jitter=1e-3)])

@@ -104,8 +104,13 @@ class TeamFound:
 
     @property
     def changes(self) -> tuple[float, ...]:
-        """Times at which the load changed [s]; none by the paper's method."""
-        return self.result.changes if isinstance(self.result, CooperativeResult) else ()
+        """Times at which the load changed [s]; none by the paper's method.
+
+        Nor where other axes of wrenches explain the logs, which no change of the load does.
+        """
+        if isinstance(self.result, PaperResult) or self.otherwise is not None:
+            return ()
+        return self.result.changes
 
     @property
     def names(self) -> list[str]:

@@ -231,7 +231,7 @@ class Regressor:
 class Rows(Regressor):
     """Regressor of a motion, and its sums of squares with torque as it lies to it in time."""
 
-    # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (channels, K, K); τᵀ Y in rows of torques
+    # of `[Y τ₁ … τ_joints]`, padded, shape (channels, K, K); τᵀ Y in rows of torques
     sums: Array
 
     def channels(
