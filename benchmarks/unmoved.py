@@ -90,7 +90,7 @@ def exported(revision: str, folder: Path) -> Path:
 
 def run(source: Path, folder: Path, words: list[str], out: str) -> Path:
     """Run a command of the package in `source`, in `folder`; return what it left."""
-    call = [sys.executable, "-m", "heft", *words, "--out", out]
+    call = [sys.executable, "-c", "from heft.cli import main; main()", *words, "--out", out]
     environment = os.environ | {"PYTHONPATH": str(source)}
     done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
