@@ -196,7 +196,7 @@ def test_a_log_that_kills_whoever_reads_it_is_named_and_the_rest_goes_on(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     robots, own = tmp_path / "robots", tmp_path / "robots" / "double"
-    shutil.copytree(place, robots)
+    shutil.copytree(place, robots, ignore=shutil.ignore_patterns(*(f"{d}.*" for d in DAYS[2:])))
     deadly = ["SN1/2026-03-01 deadly.txt"]
     for name in deadly:
         (own / name).write_text("t,q\n")
@@ -207,7 +207,7 @@ def test_a_log_that_kills_whoever_reads_it_is_named_and_the_rest_goes_on(
     found = identify(robots, tmp_path / "fleet", FleetSettings("processes", 2))
     assert [r.log for r in found.refused] == [f"double/{name}" for name in deadly]
     assert {r.reason for r in found.refused} == {"2 processes died reading it"}
-    assert found.logs == len(ROBOTS) * len(DAYS)
+    assert found.logs == len(ROBOTS) * 2
     stated = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
     assert stated["counts"]["refused"] == 1
     # The pair of SN1 with a deadly log is no sample, so the type is looked at by other logs.
@@ -293,7 +293,7 @@ def test_bad_logs_are_named_and_the_rest_goes_on(place: Path, out: Path, tmp_pat
         "the same log as double/SN1/2026-03-01.parquet" in reasons["double/SN1/2026-03-08.parquet"]
     )
     assert all(str(tmp_path) not in reason for reason in reasons.values())
-    assert found.logs == len(ROBOTS) * len(DAYS)
+    assert found.logs == len(ROBOTS) * 2
     stated = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
     before = json.loads((out / "fleet.json").read_text())
     assert stated["robots"] == before["robots"]

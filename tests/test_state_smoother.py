@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -65,13 +67,23 @@ def solved(problem: LinearisedLog) -> tuple[Array, Array, Array, float]:
 def test_the_smoother_is_least_squares_of_all_unknowns(seed: int, missing: bool) -> None:
     problem = log(seed, missing)
     values, covariance, states, energy = solved(problem)
-    innovations = problem.innovations
+    innovations = problem.innovations()
     t = innovations.triangle
     found = np.linalg.solve(t.R, t.z)
     assert np.allclose(found, values, atol=1e-9)
     assert np.allclose(np.linalg.inv(t.R.T @ t.R), covariance, rtol=1e-8)
     assert np.isclose(t.energy, energy, rtol=1e-8)
     assert np.allclose(innovations.smoothed(found), states, atol=1e-8)
+
+
+def test_innovations_end_with_the_last_that_asks_of_them() -> None:
+    """A search makes hundreds of them, of megabytes: none waits for a search for cycles."""
+    problem = log(0, False)
+    innovations = problem.innovations()
+    assert innovations.triangle.rows
+    there = weakref.ref(innovations)
+    del innovations
+    assert there() is None
 
 
 def test_information_of_the_innovations_adds_sample_by_sample_in_the_filter() -> None:
@@ -87,7 +99,7 @@ def test_information_of_the_innovations_adds_sample_by_sample_in_the_filter() ->
             # The defect is a known shift of the states, which the point carries.
             error.columns[:, -1] += problem.defect[n - 1]
         error = filter_.updated(error, problem.residual[n], problem.variance[n])
-    t = problem.innovations.triangle
+    t = problem.innovations().triangle
     information = t.R.T @ t.R + np.linalg.inv(prior)
     assert np.allclose(error.covariance, np.linalg.inv(information), rtol=1e-9)
     assert np.allclose(error.parameters, np.linalg.solve(information, t.R.T @ t.z), atol=1e-9)

@@ -180,9 +180,8 @@ class LinearisedLog:
     start: Array  # covariance of the first error, about the path's first state, shape (s, s)
     prior: Array | None = None  # rows [A b] known of θ beside the log, shape (any, p + 1)
 
-    @cached_property
     def innovations(self) -> Innovations:
-        """The Kalman filter's innovations, whitened."""
+        """Return the Kalman filter's innovations, whitened."""
         count, m = self.residual.shape
         s, p = self.by_parameters.shape[1:]
         rows, half = np.empty((count, m, p + 1)), np.empty((count, m, s))
@@ -348,7 +347,7 @@ class IteratedSmoother:
         settled = False
         for done in range(1, self.passes + 1):
             log = system.linearised(path, values, kept)
-            innovations = log.innovations
+            innovations = log.innovations()
             t = innovations.triangle
             seen = Directions.of(t.R, t.rows)
             if not np.isfinite(t.factor).all():

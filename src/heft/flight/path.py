@@ -261,7 +261,7 @@ class FlightSystem:
 
         No estimate without bias has a smaller covariance, whatever its method.
         """
-        t = self.linearised(path, values, variance).innovations.triangle
+        t = self.linearised(path, values, variance).innovations().triangle
         inverse = Directions.of(t.R, t.rows).inverse
         return np.asarray(inverse @ inverse.T)[:PARAMETER_COUNT, :PARAMETER_COUNT]
 
@@ -314,7 +314,7 @@ def likely_noise(
 
     def unlikely(x: Array) -> float:
         trial = replace(part, noise=noise(x))
-        innovations = trial.with_noise(steps, seen + trial.noise.measured).innovations
+        innovations = trial.with_noise(steps, seen + trial.noise.measured).innovations()
         diagonal = np.diagonal(innovations.inverse, axis1=1, axis2=2)
         return float(0.5 * innovations.triangle.factor[-1, -1] ** 2 - np.sum(np.log(diagonal)))
 
