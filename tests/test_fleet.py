@@ -128,7 +128,7 @@ def test_what_is_kept_of_a_log_is_read_back_to_the_bit(place: Path, out: Path) -
     for a, b in zip(made.information.triangles, again.information.triangles, strict=True):
         assert np.array_equal(a.factor, b.factor) and np.array_equal(a.columns, b.columns)
     assert np.array_equal(made.answer.covariance, again.answer.covariance)
-    kept = reading._place(out / reading.KEPT, its.key(digest))
+    kept = reading.kept_of(out / reading.KEPT, its, digest)
     assert kept.read_bytes() == (out.parent / "one.npz").read_bytes()
     assert kept.stat().st_size < 150e3
 
@@ -202,7 +202,7 @@ def test_a_log_that_kills_whoever_reads_it_is_named_and_the_rest_goes_on(
         (own / name).write_text("t,q\n")
     monkeypatch.setattr(reading, "WORTH", 5)
     monkeypatch.setattr(reading, "DEADLY", 2)
-    monkeypatch.setattr(reading, "_folded", folded_or_dead)
+    monkeypatch.setattr(reading, "folded", folded_or_dead)
     monkeypatch.setattr(reading, "_chosen", chosen_or_dead)
     found = identify(robots, tmp_path / "fleet", FleetSettings("processes", 2))
     assert [r.log for r in found.refused] == [f"double/{name}" for name in deadly]
@@ -394,6 +394,29 @@ def test_a_day_under_a_wrong_serial_is_found_and_left_out(place: Path, tmp_path:
     assert not foreign
     assert found.robots[0].answer.robot == "SN2"  # what needs attention comes first
     assert "it looks like SN1" in fleets.text(found)
+
+
+def test_robots_under_a_wrong_type_are_found_and_no_part_of_it(tmp_path: Path) -> None:
+    robots, one = tmp_path / "robots", SimulatedType("double", 8.0)
+    other = replace(one, reach=1.5)
+    one.write(robots, [f"A{k}" for k in range(5)], DAYS[:2])
+    other.write(robots, [f"B{k}" for k in range(5)], DAYS[:2], 10)
+    (robots / one.title / "A4").rename(robots / other.title / "A4")
+    (robots / other.title / "B0").rename(robots / one.title / "B0")
+    renamed = robots / other.title / "A3"  # whose own logs its type cannot read
+    (robots / one.title / "A3").rename(renamed)
+    out = tmp_path / "fleet"
+    found = identify(robots, out, THREADS)
+    wrong = {"A3": one.title, "A4": one.title, "B0": other.title}
+    assert {m.robot: m.like for m in found.misfiled} == wrong
+    assert not {r.answer.robot for r in found.robots} & wrong.keys()
+    stated = json.loads((out / "fleet.json").read_text())
+    assert stated["counts"]["misfiled"] == 3
+    assert {m["robot"]: m["type"] for m in stated["misfiled"]}["B0"] == one.title
+    for shown in (fleets.text(found), (out / "fleet.html").read_text()):
+        assert shown.count("looks like a double 1.5: ") == 1
+        assert shown.count("looks like a double: ") == 2
+    assert identify(robots, out, THREADS).misfiled == found.misfiled
 
 
 def test_a_log_that_contradicts_its_robot_is_left_out(

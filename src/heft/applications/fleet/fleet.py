@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 import heft
 from heft.arrays import Array
@@ -24,6 +23,7 @@ from heft.files import json_text, locked, new_folder, require_own, write_text
 from heft.fit import Progress, silent
 
 from .catalog import Catalog
+from .filing import Foreign, Misfiled, foreign_days, misfiled
 from .folding import FRICTION, Prepared
 from .reading import (
     KEPT,
@@ -43,11 +43,8 @@ NAMES = (ANSWER, HISTORY, PAGE, METRICS, TYPES, KEPT, SEEN)
 # of the history: the day's temperature, and friction at the type's reference with its interval
 COLD = ("temperature", "at_reference", "at_reference_low", "at_reference_high")
 NORMAL = 1.959963984540054  # deviations of a 95 % interval
-NEIGHBOURS = 5  # days before and after, that a day is compared with
-FEWEST = 3  # of these, at least
 # what is said where no temperature is logged, or too few robots tell what it does
 WARMTH_UNKNOWN = "not parted from drift; warming moves viscous friction by 17 to 20 % on a UR arm"
-FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
 
 
 @dataclass(frozen=True)
@@ -57,15 +54,6 @@ class Drift:
     joint: str
     change: Change
     stands: bool  # whether it is among those that are told, by the rate of false ones
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """A day that does not look like its robot."""
-
-    day: str
-    like: str | None  # the robot that it looks like; None if it looks like none
-    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +90,7 @@ class Fleet:
     types: Mapping[str, TypeFindings]
     robots: tuple[RobotFindings, ...]  # what needs attention first
     refused: tuple[Refused, ...]
+    misfiled: tuple[Misfiled, ...] = ()
 
     @property
     def logs(self) -> int:
@@ -139,7 +128,10 @@ def identify(
         logs = read(catalog, out, settings, progress)
         progress(f"summing up {len(logs.robots)} robots")
         answers = dict(worked(answer_of, logs.robots, settings))
-        fleet = _found(logs.types, [(r, answers[r]) for r in logs.robots], logs.refused)
+        elsewhere = misfiled(catalog, logs, list(answers.values()), settings)
+        names = {(m.type, m.robot) for m in elsewhere}
+        own = [(r, a) for r in logs.robots if ((a := answers[r]).type, a.robot) not in names]
+        fleet = replace(_found(logs.types, own, logs.refused), misfiled=elsewhere)
         progress("writing the results")
         _write(fleet, out)
     return fleet
@@ -157,7 +149,7 @@ def _found(
         if not own:
             continue
         scatter, warmth = _scatter(its, [a for _, a in own])
-        foreign = _foreign(its, [a for _, a in own], scatter)
+        foreign = foreign_days(its, [a for _, a in own], scatter)
         answers = [_without(*one, days) for one, days in zip(own, foreign, strict=True)]
         law = TypeLaw.of(
             np.array([a.whole.values for a in answers]),
@@ -293,52 +285,6 @@ def _drifts(
     return tuple(drifts)
 
 
-def _foreign(
-    its: Prepared, answers: Sequence[RobotAnswer], scatter: Mapping[str, DayToDay]
-) -> list[tuple[Foreign, ...]]:
-    """Return for each robot the days that do not look like it.
-
-    A day is compared with those about it. What is left is weighed by the day's own covariance and
-    by what is usual from day to day.
-    """
-    compared = its.compared
-    kinds = [its.told[0][k].kind for k in compared]
-    share = np.array([max(scatter[k].deviation, FLAT) if k in scatter else FLAT for k in kinds])
-    own = [a.values[:, compared] for a in answers]
-    usual = [np.median(v, axis=0) for v in own]
-    foreign = []
-    for i, answer in enumerate(answers):
-        theirs: list[Foreign] = []
-        count = len(answer.days)
-        for t in range(count):
-            if np.mean(answer.misfit[t]) > 3.0:  # times the type's
-                reason = f"its residuals are {np.mean(answer.misfit[t]):.1f} times its type's"
-                theirs.append(Foreign(answer.days[t], None, reason))
-                continue
-            near = [s for s in range(max(t - NEIGHBOURS, 0), t + NEIGHBOURS + 1) if s != t]
-            near = [s for s in near if s < count]
-            if len(near) < FEWEST:
-                continue
-            value = own[i][t]
-            V = answer.friction[t] * (1.0 + 1.0 / len(near))
-            V = V + np.diag(2.0 * (share * usual[i]) ** 2)
-            centres = np.array([np.median(own[i][near], axis=0), *usual])
-            far = np.einsum("kn,nk->k", centres - value, np.linalg.solve(V, (centres - value).T))
-            chances = special.chdtrc(len(value), far)
-            if chances[0] >= 1e-5:  # it may be of its robot
-                continue
-            others = [j for j in range(len(answers)) if j != i and len(answers[j].days) >= FEWEST]
-            like = max(others, key=lambda j: chances[1 + j], default=None)
-            if like is not None and chances[1 + like] > 1e-3:  # which it may be
-                name = answers[like].robot
-                theirs.append(Foreign(answer.days[t], name, f"it looks like {name}"))
-            elif chances[0] < 1e-7:  # it is surely not of its robot
-                theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
-        # What goes on is a change of the robot, which its history tells, not a wrong log.
-        foreign.append(tuple(theirs) if 2 * len(theirs) < count else ())
-    return foreign
-
-
 def _without(logs: RobotLogs, answer: RobotAnswer, excluded: Sequence[Foreign]) -> RobotAnswer:
     """Return a robot's answer whose whole leaves some days out."""
     out = {f.day for f in excluded}
@@ -369,9 +315,11 @@ def to_dict(fleet: Fleet) -> dict[str, Any]:
             "refused": len(fleet.refused),
             "drifts": sum(d.stands for r in fleet.robots for d in r.drifts),
             "foreign": sum(len(r.foreign) for r in fleet.robots),
+            "misfiled": len(fleet.misfiled),
         },
         "types": {name: _type_dict(t) for name, t in fleet.types.items()},
         "robots": [_robot_dict(fleet, r) for r in fleet.robots],
+        "misfiled": [vars(m) for m in fleet.misfiled],
         "refused": [vars(r) for r in fleet.refused],
     }
 
@@ -535,6 +483,9 @@ def metrics(fleet: Fleet) -> str:
         "# HELP heft_refused_logs Logs that could not be used.",
         "# TYPE heft_refused_logs gauge",
         f"heft_refused_logs {len(fleet.refused)}",
+        "# HELP heft_misfiled_robots Robots that are filed under a wrong type.",
+        "# TYPE heft_misfiled_robots gauge",
+        f"heft_misfiled_robots {len(fleet.misfiled)}",
     ]
     return "\n".join([*lines, *changes, *refused]) + "\n"
 
@@ -551,7 +502,8 @@ def text(fleet: Fleet, most: int = 20) -> str:
         more = f"; {len(notes) - 2} more" if len(notes) > 2 else ""
         why = "; ".join(notes[:2]) + more or "-"
         rows.append((answer.type, answer.robot, _span(answer), f"{sum(answer.logs)}", why))
-    lines = [table(("type", "robot", "days", "logs", "what needs attention"), rows)]
+    lines = [f"{m.type}, {m.robot}: {m.said}" for m in fleet.misfiled]
+    lines.append(table(("type", "robot", "days", "logs", "what needs attention"), rows))
     if len(fleet.robots) > most:
         lines.append(f"... and {len(fleet.robots) - most} more robots: {PAGE}")
     if fleet.refused:
@@ -592,6 +544,7 @@ def page(fleet: Fleet) -> str:
         types={name: laws.get(name, []) for name in fleet.types},
         head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
         robots=[_shown(fleet, findings) for findings in fleet.robots],
+        misfiled=fleet.misfiled,
         refused=fleet.refused,
         blind=[name for name, t in fleet.types.items() if not t.warmth],
         unknown=WARMTH_UNKNOWN,
