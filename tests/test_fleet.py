@@ -97,6 +97,7 @@ def test_a_toml_says_the_same_as_folders(place: Path, tmp_path: Path) -> None:
         ("[type.a]\nmodel = 'fleet.toml'\n[robot.r]\ntype = 'a'\n", "no logs"),
         ("[type.a]\nmodel = 'fleet.toml'\n[robot.'a/b']\ntype = 'a'\nlogs='*'", "called so"),
         ("[types.a]\n", "not known here"),
+        ("[type.a]\nmodel='fleet.toml'\n[robot.r]\ntype='a'\ncommissioned='2026'", "a day is"),
     ],
 )
 def test_a_toml_that_is_wrong_is_refused_with_its_place(
@@ -370,6 +371,35 @@ def test_where_no_temperature_is_logged_the_page_says_what_that_costs(out: Path)
     assert stated["reference_temperature"] is None
     assert "17 to 20 %" in stated["temperature"]
     assert f"double: warmth is {stated['temperature']}" in (out / "fleet.html").read_text()
+
+
+def test_what_is_due_is_told(place: Path, tmp_path: Path) -> None:
+    robots = tmp_path / "robots"
+    shutil.copytree(place, robots)
+    days = [f"2026-03-{day:02d}" for day in (1, 3, 4, 20, 21)]
+    for old, new in reversed(list(zip(DAYS, days, strict=True))):
+        (robots / "double/SN1" / f"{old}.parquet").rename(robots / "double/SN1" / f"{new}.parquet")
+    text = '[type.double]\nmodel = "double/arm.urdf"\n'
+    since = dict(zip(ROBOTS, ("2026-03-02", None, "2026-03-04", "2026-04-01"), strict=True))
+    for robot, day in {**since, "SN9": "2026-03-01"}.items():
+        text += f'[robot.{robot}]\ntype = "double"\nlogs = "double/{robot}/*"\n'
+        text += f"commissioned = {day}\n" if day else ""
+    (robots / "fleet.toml").write_text(text)
+    out = tmp_path / "fleet"
+    found = identify(robots / "fleet.toml", out, THREADS)
+    stated = json.loads((out / "fleet.json").read_text())
+    due = {r["robot"]: r["due"] for r in stated["robots"]}
+    assert {name: d["days"] for name, d in due.items()} == {"SN1": 19, "SN2": 5, "SN3": 2, "SN4": 0}
+    assert [due[name]["silent"] for name in ROBOTS] == [0, 16, 16, 16]
+    gaps = [1.0] * 12 + [2.0, 1.0, 16.0, 1.0]
+    assert {d["usual"] for d in due.values()} == {np.quantile(gaps, 0.95)}
+    assert {name for name, d in due.items() if d["overdue"]} == {"SN2", "SN3", "SN4"}
+    assert stated["unheard"] == [{"type": "double", "robot": "SN9"}]
+    assert stated["counts"]["overdue"] == 4 and stated["counts"]["not_yet_judged"] == 3
+    page = (out / "fleet.html").read_text()
+    assert page.count("no log for 16 days, where 6 are usual") == 6  # at the top, and at its robot
+    assert "not yet judged: 2 of 16 days" in page
+    assert "SN9: no log of it can be used" in fleets.text(found)
 
 
 def test_history_is_read_without_heft(out: Path) -> None:

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
     from .folding import Answer, Folded, Preparation, Prepared, Quantity, fold, prepared, together
     from .reading import Engine, FleetSettings, Refused, RobotAnswer, read
     from .filing import Foreign, Misfiled
-    from .fleet import Fleet, RobotFindings, TypeFindings, identify, text
+    from .fleet import Due, Fleet, RobotFindings, TypeFindings, identify, text
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

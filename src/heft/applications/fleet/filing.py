@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -22,9 +22,9 @@ FLAT = 0.01  # share of a number, that its scatter from day to day is taken for 
 TRIED = 3  # logs of a robot by which it is compared with other types
 EXPLAINED = 3.0  # residuals per its type's, up to which a model explains a robot
 LESS = 1.5  # times smaller residuals of another type's model, which it is named from on
-UNLIKELY, LIKELY = 1e-5, 1e-3  # chances of a robot by the law of a type
+UNLIKELY, LIKELY = 1e-3, 1e-2  # chances of a robot by the law of a type
 # mean square of deviations from the type, and residuals per its, from which on a robot is compared
-ODD, STRANGE = 25.0, 2.0
+ODD, STRANGE = 6.0, 1.5
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Misfiled:
 
 
 def misfiled(
-    catalog: Catalog, read: Read, answers: Sequence[RobotAnswer], settings: FleetSettings
+    catalog: Catalog, read: Read, answers: Iterable[RobotAnswer], settings: FleetSettings
 ) -> tuple[Misfiled, ...]:
     """Return the robots that are filed under a wrong type, by likelihood.
 
@@ -119,7 +119,7 @@ def misfiled(
     ordinary: dict[str, list[Answer]] = {}
     suspects = logs.keys() - told.keys()
     for name in read.types:
-        own = [a for a in answers if a.type == name]
+        own = [a for a in told.values() if a.type == name]
         for answer, odd in zip(own, _odd(own), strict=True):
             if odd:
                 suspects.add((name, answer.robot))

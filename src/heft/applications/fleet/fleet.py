@@ -30,6 +30,7 @@ from .reading import (
     SEEN,
     TYPES,
     FleetSettings,
+    Read,
     Refused,
     RobotAnswer,
     RobotLogs,
@@ -42,6 +43,7 @@ ANSWER, HISTORY, PAGE, METRICS = "fleet.json", "history", "fleet.html", "fleet.p
 NAMES = (ANSWER, HISTORY, PAGE, METRICS, TYPES, KEPT, SEEN)
 # of the history: the day's temperature, and friction at the type's reference with its interval
 COLD = ("temperature", "at_reference", "at_reference_low", "at_reference_high")
+JUDGED = round(ChangeSearch.before + ChangeSearch.after)  # days from which on drift is judged
 NORMAL = 1.959963984540054  # deviations of a 95 % interval
 # what is said where no temperature is logged, or too few robots tell what it does
 WARMTH_UNKNOWN = "not parted from drift; warming moves viscous friction by 17 to 20 % on a UR arm"
@@ -54,6 +56,31 @@ class Drift:
     joint: str
     change: Change
     stands: bool  # whether it is among those that are told, by the rate of false ones
+
+
+@dataclass(frozen=True)
+class Due:
+    """How long a robot has been heard of, and not."""
+
+    days: int  # from its first log to its last, since it went into service [d]
+    silent: int  # from its last log to the fleet's last [d]
+    # days between logs, of it or its type, that one of twenty is above; None if not known [d]
+    usual: float | None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether no log came for longer than is usual."""
+        return self.usual is not None and self.silent > 2.0 * self.usual
+
+    @property
+    def said(self) -> list[str]:
+        """It in words."""
+        said = []
+        if self.overdue:
+            said.append(f"no log for {self.silent} days, where {self.usual:.0f} are usual")
+        if self.days < JUDGED:
+            said.append(f"not yet judged: {self.days} of {JUDGED} days")
+        return said
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +102,7 @@ class RobotFindings:
     std: Array  # their standard deviations, shape (q,)
     drifts: tuple[Drift, ...]
     foreign: tuple[Foreign, ...]
+    due: Due
 
     @property
     def attention(self) -> float:
@@ -90,7 +118,8 @@ class Fleet:
     types: Mapping[str, TypeFindings]
     robots: tuple[RobotFindings, ...]  # what needs attention first
     refused: tuple[Refused, ...]
-    misfiled: tuple[Misfiled, ...] = ()
+    misfiled: tuple[Misfiled, ...]
+    unheard: tuple[tuple[str, str], ...]  # type and serial of robots without a log that can be used
 
     @property
     def logs(self) -> int:
@@ -128,26 +157,28 @@ def identify(
         logs = read(catalog, out, settings, progress)
         progress(f"summing up {len(logs.robots)} robots")
         answers = dict(worked(answer_of, logs.robots, settings))
-        elsewhere = misfiled(catalog, logs, list(answers.values()), settings)
-        names = {(m.type, m.robot) for m in elsewhere}
-        own = [(r, a) for r in logs.robots if ((a := answers[r]).type, a.robot) not in names]
-        fleet = replace(_found(logs.types, own, logs.refused), misfiled=elsewhere)
+        fleet = _found(catalog, logs, answers, misfiled(catalog, logs, answers.values(), settings))
         progress("writing the results")
         _write(fleet, out)
     return fleet
 
 
 def _found(
-    types: Mapping[str, Prepared],
-    robots: Sequence[tuple[RobotLogs, RobotAnswer]],
-    refused: tuple[Refused, ...],
+    catalog: Catalog,
+    read: Read,
+    answers_of: Mapping[RobotLogs, RobotAnswer],
+    elsewhere: tuple[Misfiled, ...],
 ) -> Fleet:
     findings: dict[str, TypeFindings] = {}
     members: list[RobotFindings] = []
-    for name, its in types.items():
+    left = catalog.robots.keys() - {(m.type, m.robot) for m in elsewhere}
+    robots = [(r, answers_of[r]) for r in read.robots if (r.its.kind.name, r.robot) in left]
+    last = max((a.days[-1] for _, a in robots), default="")
+    for name, its in read.types.items():
         own = [(logs, answer) for logs, answer in robots if answer.type == name]
         if not own:
             continue
+        gaps = np.concatenate([np.diff(_days(a)) for _, a in own])
         scatter, warmth = _scatter(its, [a for _, a in own])
         foreign = foreign_days(its, [a for _, a in own], scatter)
         answers = [_without(*one, days) for one, days in zip(own, foreign, strict=True)]
@@ -162,8 +193,10 @@ def _found(
             if law is not None:
                 value, covariance = law.given(value, covariance)
             std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-            drifts = _drifts(findings[name], answer, days)
-            members.append(RobotFindings(answer, value, std, drifts, days))
+            since = catalog.robots[name, answer.robot]
+            drifts = _drifts(findings[name], answer, days, since or "")
+            due = _due(answer, since or "", last, gaps)
+            members.append(RobotFindings(answer, value, std, drifts, days, due))
     chances = np.array([d.change.probability for f in members for d in f.drifts])
     # share of false ones among those that are told
     stands = iter(discoveries(chances, 0.05).tolist())
@@ -171,11 +204,24 @@ def _found(
         replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in members
     ]
     order = sorted(judged, key=lambda f: (-f.attention, f.answer.type, f.answer.robot))
-    return Fleet(findings, tuple(order), refused)
+    unheard = left - {(f.answer.type, f.answer.robot) for f in order}
+    return Fleet(findings, tuple(order), read.refused, elsewhere, tuple(sorted(unheard)))
+
+
+def _due(answer: RobotAnswer, since: str, last: str, of_type: Array) -> Due:
+    own, end = np.diff(_days(answer)), _ordinal(answer.days[-1])
+    first = next((_ordinal(day) for day in answer.days if day >= since), end + 1)
+    gaps = own if len(own) >= JUDGED else of_type
+    usual = float(np.quantile(gaps, 0.95)) if len(gaps) else None
+    return Due(end - first + 1, _ordinal(last) - end, usual)
 
 
 def _days(answer: RobotAnswer) -> Array:
-    return np.array([datetime.date.fromisoformat(d).toordinal() for d in answer.days], dtype=float)
+    return np.array([_ordinal(d) for d in answer.days], dtype=float)
+
+
+def _ordinal(day: str) -> int:
+    return datetime.date.fromisoformat(day).toordinal()
 
 
 def _series(
@@ -268,13 +314,14 @@ def warmth_and_scatter(
 
 
 def _drifts(
-    findings: TypeFindings, answer: RobotAnswer, excluded: Sequence[Foreign]
+    findings: TypeFindings, answer: RobotAnswer, excluded: Sequence[Foreign], since: str
 ) -> tuple[Drift, ...]:
     its, usual = findings.its, findings.scatter.get("friction")
     if usual is None:
         return ()
     drifts = []
-    out = _days(answer)[np.isin(answer.days, [f.day for f in excluded])]
+    early = np.array(answer.days) < since  # of another place, or of running in
+    out = _days(answer)[early | np.isin(answer.days, [f.day for f in excluded])]
     for k, q in enumerate(its.told[0]):
         if q.kind != "friction":
             continue
@@ -316,10 +363,13 @@ def to_dict(fleet: Fleet) -> dict[str, Any]:
             "drifts": sum(d.stands for r in fleet.robots for d in r.drifts),
             "foreign": sum(len(r.foreign) for r in fleet.robots),
             "misfiled": len(fleet.misfiled),
+            "overdue": sum(r.due.overdue for r in fleet.robots) + len(fleet.unheard),
+            "not_yet_judged": sum(r.due.days < JUDGED for r in fleet.robots),
         },
         "types": {name: _type_dict(t) for name, t in fleet.types.items()},
         "robots": [_robot_dict(fleet, r) for r in fleet.robots],
         "misfiled": [vars(m) for m in fleet.misfiled],
+        "unheard": [{"type": kind, "robot": robot} for kind, robot in fleet.unheard],
         "refused": [vars(r) for r in fleet.refused],
     }
 
@@ -387,6 +437,7 @@ def _robot_dict(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
             for d in findings.drifts
         ],
         "foreign": [vars(f) for f in findings.foreign],
+        "due": vars(findings.due) | {"overdue": findings.due.overdue},
     }
 
 
@@ -511,13 +562,22 @@ def text(fleet: Fleet, most: int = 20) -> str:
         if len(fleet.refused) > most:
             reasons.append(f"  ... and {len(fleet.refused) - most} more: {ANSWER}")
         lines.append("\n".join([f"\n{len(fleet.refused)} logs were not used:", *reasons]))
-    longest = max(len(r.answer.days) for r in fleet.robots) if fleet.robots else 0
-    if not any(r.drifts for r in fleet.robots):
+    if due := _overdue(fleet):
+        lines.append("\n".join(["\ndue:", *(f"  {kind}, {robot}: {w}" for kind, robot, w in due)]))
+    if young := [r.due.days for r in fleet.robots if r.due.days < JUDGED]:
         lines.append(
-            f"\ndrift is judged from {ChangeSearch().before + ChangeSearch().after:.0f} days of a "
-            f"robot on; the longest has {longest}"
+            f"\ndrift is judged from {JUDGED} days of a robot on; {len(young)} of "
+            f"{len(fleet.robots)} robots have fewer, the longest of these {max(young)}"
         )
     return "\n".join(lines)
+
+
+def _overdue(fleet: Fleet) -> list[tuple[str, str, str]]:
+    """Return the type and serial of robots that a log is due of, and why."""
+    late = [(r.answer, r.due.said[0]) for r in fleet.robots if r.due.overdue]
+    return sorted((a.type, a.robot, said) for a, said in late) + [
+        (kind, robot, "no log of it can be used") for kind, robot in fleet.unheard
+    ]
 
 
 def _said(drift: Drift) -> str:
@@ -545,6 +605,7 @@ def page(fleet: Fleet) -> str:
         head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
         robots=[_shown(fleet, findings) for findings in fleet.robots],
         misfiled=fleet.misfiled,
+        due=_overdue(fleet),
         refused=fleet.refused,
         blind=[name for name, t in fleet.types.items() if not t.warmth],
         unknown=WARMTH_UNKNOWN,
@@ -578,6 +639,7 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
         "span": _span(answer),
         "logs": sum(answer.logs),
         "said": _attention(findings),
+        "due": findings.due.said,
         "joints": joints,
     }
 
