@@ -21,7 +21,7 @@ def chosen_or_dead(task: reading._Sample) -> object:
     return reading._chosen(task)
 
 
-def folded_or_dead(task: reading._Task) -> reading._Read:
+def folded_or_dead(task: reading.Task) -> reading._Read:
     """Do a worker's work, and die of logs that are called deadly."""
     _die_of([task.log.path])
-    return reading._folded(task)
+    return reading.folded(task)

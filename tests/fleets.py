@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,12 @@ class SimulatedType:
     name: str  # one of `FILES`
     seconds: float = 20.0  # length of a log [s]
     rate: float = 250.0  # [Hz]
+    reach: float = 1.0  # length of the file's links, per stated
+
+    @property
+    def title(self) -> str:
+        """Name of its folder."""
+        return self.name if self.reach == 1.0 else f"{self.name} {self.reach:g}"
 
     @property
     def simulator(self) -> Simulator:
@@ -35,7 +42,15 @@ class SimulatedType:
         last = "joint6" if self.name == "z1" else None
         drives = DriveRanges(friction="lugre", bend=(0.5, 2.0))
         condition = Condition(drives=drives, sensors=Sensors(rate=self.rate), duration=self.seconds)
-        return Simulator(Arm.of(path, self.name, None, last, fastest), condition)
+        arm = Arm.of(path, self.name, None, last, fastest)
+        return Simulator(replace(arm, urdf=self._stretched(arm.urdf)), condition)
+
+    def _stretched(self, urdf: bytes) -> bytes:
+        root = ET.fromstring(urdf)
+        for origin in root.findall("joint/origin"):
+            place = [self.reach * float(x) for x in origin.get("xyz", "0 0 0").split()]
+            origin.set("xyz", " ".join(map(repr, place)))
+        return ET.tostring(root)
 
     def write(
         self,
@@ -46,10 +61,10 @@ class SimulatedType:
     ) -> None:
         """Write `NAME/ROBOT/DAY.parquet` and the type's model file, a guess."""
         simulator = self.simulator
-        (place / self.name).mkdir(parents=True, exist_ok=True)
-        (place / self.name / "arm.urdf").write_bytes(simulator.believed(0))
+        (place / self.title).mkdir(parents=True, exist_ok=True)
+        (place / self.title / "arm.urdf").write_bytes(simulator.believed(0))
         for seed, robot in enumerate(robots, first_seed):
-            folder = place / self.name / robot
+            folder = place / self.title / robot
             folder.mkdir(exist_ok=True)
             for number, day in enumerate(days):
                 found = simulator.run(seed, number=number).recording

@@ -97,6 +97,7 @@ def test_a_toml_says_the_same_as_folders(place: Path, tmp_path: Path) -> None:
         ("[type.a]\nmodel = 'fleet.toml'\n[robot.r]\ntype = 'a'\n", "no logs"),
         ("[type.a]\nmodel = 'fleet.toml'\n[robot.'a/b']\ntype = 'a'\nlogs='*'", "called so"),
         ("[types.a]\n", "not known here"),
+        ("[type.a]\nmodel='fleet.toml'\n[robot.r]\ntype='a'\ncommissioned='2026'", "a day is"),
     ],
 )
 def test_a_toml_that_is_wrong_is_refused_with_its_place(
@@ -128,7 +129,7 @@ def test_what_is_kept_of_a_log_is_read_back_to_the_bit(place: Path, out: Path) -
     for a, b in zip(made.information.triangles, again.information.triangles, strict=True):
         assert np.array_equal(a.factor, b.factor) and np.array_equal(a.columns, b.columns)
     assert np.array_equal(made.answer.covariance, again.answer.covariance)
-    kept = reading._place(out / reading.KEPT, its.key(digest))
+    kept = reading.kept_of(out / reading.KEPT, its, digest)
     assert kept.read_bytes() == (out.parent / "one.npz").read_bytes()
     assert kept.stat().st_size < 150e3
 
@@ -202,7 +203,7 @@ def test_a_log_that_kills_whoever_reads_it_is_named_and_the_rest_goes_on(
         (own / name).write_text("t,q\n")
     monkeypatch.setattr(reading, "WORTH", 5)
     monkeypatch.setattr(reading, "DEADLY", 2)
-    monkeypatch.setattr(reading, "_folded", folded_or_dead)
+    monkeypatch.setattr(reading, "folded", folded_or_dead)
     monkeypatch.setattr(reading, "_chosen", chosen_or_dead)
     found = identify(robots, tmp_path / "fleet", FleetSettings("processes", 2))
     assert [r.log for r in found.refused] == [f"double/{name}" for name in deadly]
@@ -372,6 +373,35 @@ def test_where_no_temperature_is_logged_the_page_says_what_that_costs(out: Path)
     assert f"double: warmth is {stated['temperature']}" in (out / "fleet.html").read_text()
 
 
+def test_what_is_due_is_told(place: Path, tmp_path: Path) -> None:
+    robots = tmp_path / "robots"
+    shutil.copytree(place, robots)
+    days = [f"2026-03-{day:02d}" for day in (1, 3, 4, 20, 21)]
+    for old, new in reversed(list(zip(DAYS, days, strict=True))):
+        (robots / "double/SN1" / f"{old}.parquet").rename(robots / "double/SN1" / f"{new}.parquet")
+    text = '[type.double]\nmodel = "double/arm.urdf"\n'
+    since = dict(zip(ROBOTS, ("2026-03-02", None, "2026-03-04", "2026-04-01"), strict=True))
+    for robot, day in {**since, "SN9": "2026-03-01"}.items():
+        text += f'[robot.{robot}]\ntype = "double"\nlogs = "double/{robot}/*"\n'
+        text += f"commissioned = {day}\n" if day else ""
+    (robots / "fleet.toml").write_text(text)
+    out = tmp_path / "fleet"
+    found = identify(robots / "fleet.toml", out, THREADS)
+    stated = json.loads((out / "fleet.json").read_text())
+    due = {r["robot"]: r["due"] for r in stated["robots"]}
+    assert {name: d["days"] for name, d in due.items()} == {"SN1": 19, "SN2": 5, "SN3": 2, "SN4": 0}
+    assert [due[name]["silent"] for name in ROBOTS] == [0, 16, 16, 16]
+    gaps = [1.0] * 12 + [2.0, 1.0, 16.0, 1.0]
+    assert {d["usual"] for d in due.values()} == {np.quantile(gaps, 0.95)}
+    assert {name for name, d in due.items() if d["overdue"]} == {"SN2", "SN3", "SN4"}
+    assert stated["unheard"] == [{"type": "double", "robot": "SN9"}]
+    assert stated["counts"]["overdue"] == 4 and stated["counts"]["not_yet_judged"] == 3
+    page = (out / "fleet.html").read_text()
+    assert page.count("no log for 16 days, where 6 are usual") == 6  # at the top, and at its robot
+    assert "not yet judged: 2 of 16 days" in page
+    assert "SN9: no log of it can be used" in fleets.text(found)
+
+
 def test_history_is_read_without_heft(out: Path) -> None:
     table = pyarrow.parquet.read_table(out / "history", partitioning="hive").to_pylist()
     stated = json.loads((out / "fleet.json").read_text())
@@ -394,6 +424,29 @@ def test_a_day_under_a_wrong_serial_is_found_and_left_out(place: Path, tmp_path:
     assert not foreign
     assert found.robots[0].answer.robot == "SN2"  # what needs attention comes first
     assert "it looks like SN1" in fleets.text(found)
+
+
+def test_robots_under_a_wrong_type_are_found_and_no_part_of_it(tmp_path: Path) -> None:
+    robots, one = tmp_path / "robots", SimulatedType("double", 8.0)
+    other = replace(one, reach=1.5)
+    one.write(robots, [f"A{k}" for k in range(5)], DAYS[:2])
+    other.write(robots, [f"B{k}" for k in range(5)], DAYS[:2], 10)
+    (robots / one.title / "A4").rename(robots / other.title / "A4")
+    (robots / other.title / "B0").rename(robots / one.title / "B0")
+    renamed = robots / other.title / "A3"  # whose own logs its type cannot read
+    (robots / one.title / "A3").rename(renamed)
+    out = tmp_path / "fleet"
+    found = identify(robots, out, THREADS)
+    wrong = {"A3": one.title, "A4": one.title, "B0": other.title}
+    assert {m.robot: m.like for m in found.misfiled} == wrong
+    assert not {r.answer.robot for r in found.robots} & wrong.keys()
+    stated = json.loads((out / "fleet.json").read_text())
+    assert stated["counts"]["misfiled"] == 3
+    assert {m["robot"]: m["type"] for m in stated["misfiled"]}["B0"] == one.title
+    for shown in (fleets.text(found), (out / "fleet.html").read_text()):
+        assert shown.count("looks like a double 1.5: ") == 1
+        assert shown.count("looks like a double: ") == 2
+    assert identify(robots, out, THREADS).misfiled == found.misfiled
 
 
 def test_a_log_that_contradicts_its_robot_is_left_out(

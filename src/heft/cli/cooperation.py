@@ -246,8 +246,8 @@ def identify_fleet(
     strict
         End at the first log that cannot be used; else it is named and left out.
     fail_on
-        Exit with 1 if friction drifts or a day does not look like its robot; all is written
-        nevertheless.
+        Exit with 1 if friction drifts, or a day does not look like its robot or a robot like its
+        type; all is written nevertheless.
     """
     try:
         from heft.applications.fleet import FleetSettings, text
@@ -260,5 +260,5 @@ def identify_fleet(
         sys.exit(130)  # as shells have it
     message(text(result))
     message(f"\n{shown(out)}: fleet.html, fleet.json, fleet.prom, history/")
-    if fail_on and any(robot.attention for robot in result.robots):
+    if fail_on and (result.misfiled or any(robot.attention for robot in result.robots)):
         sys.exit(1)

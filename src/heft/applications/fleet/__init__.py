@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .catalog import Catalog, Log, RobotType, day_in
     from .folding import Answer, Folded, Preparation, Prepared, Quantity, fold, prepared, together
     from .reading import Engine, FleetSettings, Refused, RobotAnswer, read
-    from .fleet import Fleet, RobotFindings, TypeFindings, identify, text
+    from .filing import Foreign, Misfiled
+    from .fleet import Due, Fleet, RobotFindings, TypeFindings, identify, text
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

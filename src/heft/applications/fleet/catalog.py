@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Reader, Section, Text, named, read_toml
@@ -16,6 +16,8 @@ MODELS = (".urdf", ".xml", ".mjcf")
 OPTIONS, COLUMNS, TABLE = "with.toml", "map.toml", "model.toml"  # beside the model file of a type
 NAME = re.compile(r"[\w.+@ -]{1,100}")  # of a type or robot, which are parts of paths
 DATE = re.compile(r"(?<!\d)(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)(?!\d)")
+# types, robots with the day that they went into service, and logs
+_Found: TypeAlias = tuple[dict[str, "RobotType"], dict[tuple[str, str], str | None], list["Log"]]
 FIRST_DAY = datetime.date(1980, 1, 1)  # what is earlier is a clock that was not set
 
 
@@ -50,6 +52,8 @@ class Catalog:
 
     types: Mapping[str, RobotType]  # by name, in its order
     logs: tuple[Log, ...]  # by type, robot and path
+    # day that each robot, by type and serial, went into service; None if not told
+    robots: Mapping[tuple[str, str], str | None]
 
     @staticmethod
     def open(place: Path, out: Path) -> Catalog:
@@ -66,14 +70,14 @@ class Catalog:
         """
         if not place.exists():
             raise InvalidSetting("the fleet is not there", argument=str(place))
-        types, logs_found = _of_folder(place, out) if place.is_dir() else _of_file(place)
+        types, robots, logs_found = _of_folder(place, out) if place.is_dir() else _of_file(place)
         if not logs_found:
             raise InvalidSetting(
                 "the fleet has no logs",
                 argument=str(place),
                 expected="a folder TYPE/ROBOT/LOG for each, or a TOML that names them",
             )
-        for name in {*types, *(log.robot for log in logs_found)}:
+        for name in {*types, *(robot for _, robot in robots)}:
             if not NAME.fullmatch(name) or name.startswith("."):
                 raise InvalidSetting(
                     "a type or robot cannot be called so",
@@ -81,11 +85,14 @@ class Catalog:
                     got=name,
                     expected="letters, digits, space and _ . + @ -",
                 )
-        return Catalog(dict(sorted(types.items())), tuple(sorted(logs_found, key=lambda k: k.name)))
+        logs = tuple(sorted(logs_found, key=lambda k: k.name))
+        return Catalog(dict(sorted(types.items())), logs, dict(sorted(robots.items())))
 
 
-def _of_folder(place: Path, out: Path) -> tuple[dict[str, RobotType], list[Log]]:
-    types, logs = {}, []
+def _of_folder(place: Path, out: Path) -> _Found:
+    types: dict[str, RobotType] = {}
+    robots: dict[tuple[str, str], str | None] = {}
+    logs: list[Log] = []
     for folder in _inside(place, Path.is_dir):
         if out.exists() and folder.samefile(out):
             continue
@@ -105,26 +112,36 @@ def _of_folder(place: Path, out: Path) -> tuple[dict[str, RobotType], list[Log]]
         beside = [file if (file := folder / n).exists() else None for n in (OPTIONS, COLUMNS)]
         types[folder.name] = RobotType(folder.name, models[0], *beside)
         for robot in _inside(folder, Path.is_dir):
+            robots[folder.name, robot.name] = None
             logs += [_log(file, folder.name, robot.name) for file in _inside(robot, Path.exists)]
-    return types, logs
+    return types, robots, logs
 
 
 def _inside(folder: Path, chosen: Callable[[Path], bool]) -> Iterator[Path]:
     return (p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and chosen(p))
 
 
-def _of_file(place: Path) -> tuple[dict[str, RobotType], list[Log]]:
+def _of_file(place: Path) -> _Found:
     def file(value: object, where: str) -> Path:
         path = place.parent / Text("the name of a file is expected")(value, where)
         if not path.exists():
             raise InvalidSetting("the file is not there", argument=where, got=str(path))
         return path
 
+    def day(value: object, where: str) -> str:
+        if type(value) is not datetime.date:
+            raise InvalidSetting(
+                "a day is expected", argument=where, got=str(value), expected="2026-03-01, unquoted"
+            )
+        return value.isoformat()
+
     of_type: Section[dict[str, Any]] = Section(
         dict, {"model": file, "with": file, "map": file}, ("model",)
     )
     text: Reader[str] = Text("a text is expected")
-    of_robot: Section[dict[str, str]] = Section(dict, {"type": text, "logs": text}, ("type",))
+    of_robot: Section[dict[str, str]] = Section(
+        dict, {"type": text, "logs": text, "commissioned": day}, ("type",)
+    )
     table: Section[dict[str, Any]] = Section(
         dict, {"type": named(of_type), "robot": named(of_robot)}, ("type", "robot")
     )
@@ -133,7 +150,7 @@ def _of_file(place: Path) -> tuple[dict[str, RobotType], list[Log]]:
         name: RobotType(name, given["model"], given.get("with"), given.get("map"))
         for name, given in read["type"].items()
     }
-    logs = []
+    robots, logs = {}, []
     for robot, given in read["robot"].items():
         kind, pattern = given["type"], given.get("logs", f"{robot}/*")
         if kind not in types:
@@ -152,8 +169,9 @@ def _of_file(place: Path) -> tuple[dict[str, RobotType], list[Log]]:
                 argument=f"{place}, [robot.{robot}], logs",
                 got=pattern,
             ) from problem
+        robots[kind, robot] = given.get("commissioned")
         logs += [_log(path, kind, robot) for path in files if not path.name.startswith(".")]
-    return types, logs
+    return types, robots, logs
 
 
 def _log(path: Path, kind: str, robot: str) -> Log:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 import heft
 from heft.arrays import Array
@@ -24,12 +23,14 @@ from heft.files import json_text, locked, new_folder, require_own, write_text
 from heft.fit import Progress, silent
 
 from .catalog import Catalog
+from .filing import Foreign, Misfiled, foreign_days, misfiled
 from .folding import FRICTION, Prepared
 from .reading import (
     KEPT,
     SEEN,
     TYPES,
     FleetSettings,
+    Read,
     Refused,
     RobotAnswer,
     RobotLogs,
@@ -42,12 +43,10 @@ ANSWER, HISTORY, PAGE, METRICS = "fleet.json", "history", "fleet.html", "fleet.p
 NAMES = (ANSWER, HISTORY, PAGE, METRICS, TYPES, KEPT, SEEN)
 # of the history: the day's temperature, and friction at the type's reference with its interval
 COLD = ("temperature", "at_reference", "at_reference_low", "at_reference_high")
+JUDGED = round(ChangeSearch.before + ChangeSearch.after)  # days from which on drift is judged
 NORMAL = 1.959963984540054  # deviations of a 95 % interval
-NEIGHBOURS = 5  # days before and after, that a day is compared with
-FEWEST = 3  # of these, at least
 # what is said where no temperature is logged, or too few robots tell what it does
 WARMTH_UNKNOWN = "not parted from drift; warming moves viscous friction by 17 to 20 % on a UR arm"
-FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,28 @@ class Drift:
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """A day that does not look like its robot."""
+class Due:
+    """How long a robot has been heard of, and not."""
 
-    day: str
-    like: str | None  # the robot that it looks like; None if it looks like none
-    reason: str
+    days: int  # from its first log to its last, since it went into service [d]
+    silent: int  # from its last log to the fleet's last [d]
+    # days between logs, of it or its type, that one of twenty is above; None if not known [d]
+    usual: float | None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether no log came for longer than is usual."""
+        return self.usual is not None and self.silent > 2.0 * self.usual
+
+    @property
+    def said(self) -> list[str]:
+        """It in words."""
+        said = []
+        if self.overdue:
+            said.append(f"no log for {self.silent} days, where {self.usual:.0f} are usual")
+        if self.days < JUDGED:
+            said.append(f"not yet judged: {self.days} of {JUDGED} days")
+        return said
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +102,7 @@ class RobotFindings:
     std: Array  # their standard deviations, shape (q,)
     drifts: tuple[Drift, ...]
     foreign: tuple[Foreign, ...]
+    due: Due
 
     @property
     def attention(self) -> float:
@@ -102,6 +118,8 @@ class Fleet:
     types: Mapping[str, TypeFindings]
     robots: tuple[RobotFindings, ...]  # what needs attention first
     refused: tuple[Refused, ...]
+    misfiled: tuple[Misfiled, ...]
+    unheard: tuple[tuple[str, str], ...]  # type and serial of robots without a log that can be used
 
     @property
     def logs(self) -> int:
@@ -139,25 +157,30 @@ def identify(
         logs = read(catalog, out, settings, progress)
         progress(f"summing up {len(logs.robots)} robots")
         answers = dict(worked(answer_of, logs.robots, settings))
-        fleet = _found(logs.types, [(r, answers[r]) for r in logs.robots], logs.refused)
+        fleet = _found(catalog, logs, answers, misfiled(catalog, logs, answers.values(), settings))
         progress("writing the results")
         _write(fleet, out)
     return fleet
 
 
 def _found(
-    types: Mapping[str, Prepared],
-    robots: Sequence[tuple[RobotLogs, RobotAnswer]],
-    refused: tuple[Refused, ...],
+    catalog: Catalog,
+    read: Read,
+    answers_of: Mapping[RobotLogs, RobotAnswer],
+    elsewhere: tuple[Misfiled, ...],
 ) -> Fleet:
     findings: dict[str, TypeFindings] = {}
     members: list[RobotFindings] = []
-    for name, its in types.items():
+    left = catalog.robots.keys() - {(m.type, m.robot) for m in elsewhere}
+    robots = [(r, answers_of[r]) for r in read.robots if (r.its.kind.name, r.robot) in left]
+    last = max((a.days[-1] for _, a in robots), default="")
+    for name, its in read.types.items():
         own = [(logs, answer) for logs, answer in robots if answer.type == name]
         if not own:
             continue
+        gaps = np.concatenate([np.diff(_days(a)) for _, a in own])
         scatter, warmth = _scatter(its, [a for _, a in own])
-        foreign = _foreign(its, [a for _, a in own], scatter)
+        foreign = foreign_days(its, [a for _, a in own], scatter)
         answers = [_without(*one, days) for one, days in zip(own, foreign, strict=True)]
         law = TypeLaw.of(
             np.array([a.whole.values for a in answers]),
@@ -170,8 +193,10 @@ def _found(
             if law is not None:
                 value, covariance = law.given(value, covariance)
             std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-            drifts = _drifts(findings[name], answer, days)
-            members.append(RobotFindings(answer, value, std, drifts, days))
+            since = catalog.robots[name, answer.robot]
+            drifts = _drifts(findings[name], answer, days, since or "")
+            due = _due(answer, since or "", last, gaps)
+            members.append(RobotFindings(answer, value, std, drifts, days, due))
     chances = np.array([d.change.probability for f in members for d in f.drifts])
     # share of false ones among those that are told
     stands = iter(discoveries(chances, 0.05).tolist())
@@ -179,11 +204,24 @@ def _found(
         replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in members
     ]
     order = sorted(judged, key=lambda f: (-f.attention, f.answer.type, f.answer.robot))
-    return Fleet(findings, tuple(order), refused)
+    unheard = left - {(f.answer.type, f.answer.robot) for f in order}
+    return Fleet(findings, tuple(order), read.refused, elsewhere, tuple(sorted(unheard)))
+
+
+def _due(answer: RobotAnswer, since: str, last: str, of_type: Array) -> Due:
+    own, end = np.diff(_days(answer)), _ordinal(answer.days[-1])
+    first = next((_ordinal(day) for day in answer.days if day >= since), end + 1)
+    gaps = own if len(own) >= JUDGED else of_type
+    usual = float(np.quantile(gaps, 0.95)) if len(gaps) else None
+    return Due(end - first + 1, _ordinal(last) - end, usual)
 
 
 def _days(answer: RobotAnswer) -> Array:
-    return np.array([datetime.date.fromisoformat(d).toordinal() for d in answer.days], dtype=float)
+    return np.array([_ordinal(d) for d in answer.days], dtype=float)
+
+
+def _ordinal(day: str) -> int:
+    return datetime.date.fromisoformat(day).toordinal()
 
 
 def _series(
@@ -276,13 +314,14 @@ def warmth_and_scatter(
 
 
 def _drifts(
-    findings: TypeFindings, answer: RobotAnswer, excluded: Sequence[Foreign]
+    findings: TypeFindings, answer: RobotAnswer, excluded: Sequence[Foreign], since: str
 ) -> tuple[Drift, ...]:
     its, usual = findings.its, findings.scatter.get("friction")
     if usual is None:
         return ()
     drifts = []
-    out = _days(answer)[np.isin(answer.days, [f.day for f in excluded])]
+    early = np.array(answer.days) < since  # of another place, or of running in
+    out = _days(answer)[early | np.isin(answer.days, [f.day for f in excluded])]
     for k, q in enumerate(its.told[0]):
         if q.kind != "friction":
             continue
@@ -291,52 +330,6 @@ def _drifts(
         if change is not None:
             drifts.append(Drift(str(q.joint), change, False))
     return tuple(drifts)
-
-
-def _foreign(
-    its: Prepared, answers: Sequence[RobotAnswer], scatter: Mapping[str, DayToDay]
-) -> list[tuple[Foreign, ...]]:
-    """Return for each robot the days that do not look like it.
-
-    A day is compared with those about it. What is left is weighed by the day's own covariance and
-    by what is usual from day to day.
-    """
-    compared = its.compared
-    kinds = [its.told[0][k].kind for k in compared]
-    share = np.array([max(scatter[k].deviation, FLAT) if k in scatter else FLAT for k in kinds])
-    own = [a.values[:, compared] for a in answers]
-    usual = [np.median(v, axis=0) for v in own]
-    foreign = []
-    for i, answer in enumerate(answers):
-        theirs: list[Foreign] = []
-        count = len(answer.days)
-        for t in range(count):
-            if np.mean(answer.misfit[t]) > 3.0:  # times the type's
-                reason = f"its residuals are {np.mean(answer.misfit[t]):.1f} times its type's"
-                theirs.append(Foreign(answer.days[t], None, reason))
-                continue
-            near = [s for s in range(max(t - NEIGHBOURS, 0), t + NEIGHBOURS + 1) if s != t]
-            near = [s for s in near if s < count]
-            if len(near) < FEWEST:
-                continue
-            value = own[i][t]
-            V = answer.friction[t] * (1.0 + 1.0 / len(near))
-            V = V + np.diag(2.0 * (share * usual[i]) ** 2)
-            centres = np.array([np.median(own[i][near], axis=0), *usual])
-            far = np.einsum("kn,nk->k", centres - value, np.linalg.solve(V, (centres - value).T))
-            chances = special.chdtrc(len(value), far)
-            if chances[0] >= 1e-5:  # it may be of its robot
-                continue
-            others = [j for j in range(len(answers)) if j != i and len(answers[j].days) >= FEWEST]
-            like = max(others, key=lambda j: chances[1 + j], default=None)
-            if like is not None and chances[1 + like] > 1e-3:  # which it may be
-                name = answers[like].robot
-                theirs.append(Foreign(answer.days[t], name, f"it looks like {name}"))
-            elif chances[0] < 1e-7:  # it is surely not of its robot
-                theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
-        # What goes on is a change of the robot, which its history tells, not a wrong log.
-        foreign.append(tuple(theirs) if 2 * len(theirs) < count else ())
-    return foreign
 
 
 def _without(logs: RobotLogs, answer: RobotAnswer, excluded: Sequence[Foreign]) -> RobotAnswer:
@@ -369,9 +362,14 @@ def to_dict(fleet: Fleet) -> dict[str, Any]:
             "refused": len(fleet.refused),
             "drifts": sum(d.stands for r in fleet.robots for d in r.drifts),
             "foreign": sum(len(r.foreign) for r in fleet.robots),
+            "misfiled": len(fleet.misfiled),
+            "overdue": sum(r.due.overdue for r in fleet.robots) + len(fleet.unheard),
+            "not_yet_judged": sum(r.due.days < JUDGED for r in fleet.robots),
         },
         "types": {name: _type_dict(t) for name, t in fleet.types.items()},
         "robots": [_robot_dict(fleet, r) for r in fleet.robots],
+        "misfiled": [vars(m) for m in fleet.misfiled],
+        "unheard": [{"type": kind, "robot": robot} for kind, robot in fleet.unheard],
         "refused": [vars(r) for r in fleet.refused],
     }
 
@@ -439,6 +437,7 @@ def _robot_dict(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
             for d in findings.drifts
         ],
         "foreign": [vars(f) for f in findings.foreign],
+        "due": vars(findings.due) | {"overdue": findings.due.overdue},
     }
 
 
@@ -535,6 +534,9 @@ def metrics(fleet: Fleet) -> str:
         "# HELP heft_refused_logs Logs that could not be used.",
         "# TYPE heft_refused_logs gauge",
         f"heft_refused_logs {len(fleet.refused)}",
+        "# HELP heft_misfiled_robots Robots that are filed under a wrong type.",
+        "# TYPE heft_misfiled_robots gauge",
+        f"heft_misfiled_robots {len(fleet.misfiled)}",
     ]
     return "\n".join([*lines, *changes, *refused]) + "\n"
 
@@ -551,7 +553,8 @@ def text(fleet: Fleet, most: int = 20) -> str:
         more = f"; {len(notes) - 2} more" if len(notes) > 2 else ""
         why = "; ".join(notes[:2]) + more or "-"
         rows.append((answer.type, answer.robot, _span(answer), f"{sum(answer.logs)}", why))
-    lines = [table(("type", "robot", "days", "logs", "what needs attention"), rows)]
+    lines = [f"{m.type}, {m.robot}: {m.said}" for m in fleet.misfiled]
+    lines.append(table(("type", "robot", "days", "logs", "what needs attention"), rows))
     if len(fleet.robots) > most:
         lines.append(f"... and {len(fleet.robots) - most} more robots: {PAGE}")
     if fleet.refused:
@@ -559,13 +562,22 @@ def text(fleet: Fleet, most: int = 20) -> str:
         if len(fleet.refused) > most:
             reasons.append(f"  ... and {len(fleet.refused) - most} more: {ANSWER}")
         lines.append("\n".join([f"\n{len(fleet.refused)} logs were not used:", *reasons]))
-    longest = max(len(r.answer.days) for r in fleet.robots) if fleet.robots else 0
-    if not any(r.drifts for r in fleet.robots):
+    if due := _overdue(fleet):
+        lines.append("\n".join(["\ndue:", *(f"  {kind}, {robot}: {w}" for kind, robot, w in due)]))
+    if young := [r.due.days for r in fleet.robots if r.due.days < JUDGED]:
         lines.append(
-            f"\ndrift is judged from {ChangeSearch().before + ChangeSearch().after:.0f} days of a "
-            f"robot on; the longest has {longest}"
+            f"\ndrift is judged from {JUDGED} days of a robot on; {len(young)} of "
+            f"{len(fleet.robots)} robots have fewer, the longest of these {max(young)}"
         )
     return "\n".join(lines)
+
+
+def _overdue(fleet: Fleet) -> list[tuple[str, str, str]]:
+    """Return the type and serial of robots that a log is due of, and why."""
+    late = [(r.answer, r.due.said[0]) for r in fleet.robots if r.due.overdue]
+    return sorted((a.type, a.robot, said) for a, said in late) + [
+        (kind, robot, "no log of it can be used") for kind, robot in fleet.unheard
+    ]
 
 
 def _said(drift: Drift) -> str:
@@ -592,6 +604,8 @@ def page(fleet: Fleet) -> str:
         types={name: laws.get(name, []) for name in fleet.types},
         head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
         robots=[_shown(fleet, findings) for findings in fleet.robots],
+        misfiled=fleet.misfiled,
+        due=_overdue(fleet),
         refused=fleet.refused,
         blind=[name for name, t in fleet.types.items() if not t.warmth],
         unknown=WARMTH_UNKNOWN,
@@ -625,6 +639,7 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
         "span": _span(answer),
         "logs": sum(answer.logs),
         "said": _attention(findings),
+        "due": findings.due.said,
         "joints": joints,
     }
 

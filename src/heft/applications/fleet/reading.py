@@ -56,7 +56,7 @@ class FleetSettings:
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """One log to be folded by a worker."""
 
     log: Log
@@ -102,27 +102,33 @@ class RobotAnswer:
     whole: Answer  # of all days that were not left out
 
 
-def _folded(task: _Task) -> _Read:
+def folded(task: Task) -> _Read:
     """Fold one log and keep what it tells; a worker's work."""
     its, name = task.its, task.log.name
     try:
-        digest, folded = fold(task.log.path, its)
-        path = _place(task.kept, its.key(digest))
+        digest, made = fold(task.log.path, its)
+        path = kept_of(task.kept, its, digest)
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{os.getpid()}")
-        save(new, digest, folded)
+        save(new, digest, made)
         put(new, path)
     except (HeftError, OSError, MemoryError, ArithmeticError, ValueError) as problem:
         return _Read(name, reason=_reason(problem))
-    return _Read(name, digest, folded.day)
+    return _Read(name, digest, made.day)
 
 
-def _deadly(task: _Task) -> _Read:
+def deadly(task: Task) -> _Read:
+    """Return what is said of a log that processes died of."""
     return _Read(task.log.name, reason=f"{DEADLY} processes died reading it")
 
 
 def _place(kept: Path, key: str) -> Path:
     return kept / key[:2] / f"{key}.npz"
+
+
+def kept_of(kept: Path, its: Prepared, digest: str) -> Path:
+    """Return the file of what is kept of a log by a type's model."""
+    return _place(kept, its.key(digest))
 
 
 def _reason(problem: BaseException) -> str:
@@ -240,6 +246,8 @@ class Read:
     types: Mapping[str, Prepared]
     robots: tuple[RobotLogs, ...]
     refused: tuple[Refused, ...]
+    digests: Mapping[str, str]  # SHA-256 of each log that is summed, by its name
+    kept: Path
 
 
 def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progress = silent) -> Read:
@@ -263,17 +271,17 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     tasks = []
     for log in catalog.logs:
         before, its = seen.get(log.name), types[log.type]
-        if before and before[0] == _stamps(log.path) and _place(kept, its.key(before[1])).exists():
+        if before and before[0] == _stamps(log.path) and kept_of(kept, its, before[1]).exists():
             reads[log.name] = _Read(log.name, before[1], before[2])
         else:
-            tasks.append(_Task(log, its, kept))
+            tasks.append(Task(log, its, kept))
             seen.pop(log.name, None)
     progress(f"{len(catalog.logs)} logs, {len(reads)} of them known")
     stamps = {task.log.name: _stamps(task.log.path) for task in tasks}
     begun = reported = time.monotonic()
     count = 0
     try:
-        for _, made in worked(_folded, tasks, settings, _deadly):
+        for _, made in worked(folded, tasks, settings, deadly):
             count, reads[made.name] = count + 1, made
             if made.reason and settings.strict:
                 raise InvalidRecording(made.reason, argument=made.name)
@@ -378,6 +386,7 @@ def _sorted(
     refused: list[Refused] = []
     days: dict[tuple[str, str], dict[str, list[str]]] = {}
     owner: dict[str, Log] = {}
+    digests: dict[str, str] = {}
     for log in catalog.logs:
         made = reads[log.name]
         day, reason = log.day or made.day, made.reason
@@ -390,7 +399,7 @@ def _sorted(
             refused.append(Refused(log.name, reason))
             continue
         assert day is not None
-        owner[key] = log
+        owner[key], digests[log.name] = log, made.digest
         days.setdefault((log.type, log.robot), {}).setdefault(day, []).append(key)
     if strict and refused:
         raise InvalidRecording(refused[0].reason, argument=refused[0].log)
@@ -403,4 +412,4 @@ def _sorted(
         )
         for (kind, robot), of_days in sorted(days.items())
     )
-    return Read(types, robots, tuple(refused))
+    return Read(types, robots, tuple(refused), digests, kept)

@@ -1,0 +1,232 @@
+"""What is filed wrongly: days under another's serial, robots under another type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from scipy import special
+
+from heft.certainty import DayToDay
+from heft.estimators import TypeLaw
+
+from .catalog import Catalog, Log
+from .folding import Answer, Prepared, load, prepared, together
+from .reading import FleetSettings, Read, RobotAnswer, Task, deadly, folded, kept_of, worked
+
+NEIGHBOURS = 5  # days before and after, that a day is compared with
+FEWEST = 3  # of these, at least; and robots that a type's law is judged by
+FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
+TRIED = 3  # logs of a robot by which it is compared with other types
+EXPLAINED = 3.0  # residuals per its type's, up to which a model explains a robot
+LESS = 1.5  # times smaller residuals of another type's model, which it is named from on
+UNLIKELY, LIKELY = 1e-3, 1e-2  # chances of a robot by the law of a type
+# mean square of deviations from the type, and residuals per its, from which on a robot is compared
+ODD, STRANGE = 6.0, 1.5
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A day that does not look like its robot."""
+
+    day: str
+    like: str | None  # the robot that it looks like; None if it looks like none
+    reason: str
+
+
+def foreign_days(
+    its: Prepared, answers: Sequence[RobotAnswer], scatter: Mapping[str, DayToDay]
+) -> list[tuple[Foreign, ...]]:
+    """Return for each robot the days that do not look like it.
+
+    A day is compared with those about it. What is left is weighed by the day's own covariance and
+    by what is usual from day to day.
+    """
+    compared = its.compared
+    kinds = [its.told[0][k].kind for k in compared]
+    share = np.array([max(scatter[k].deviation, FLAT) if k in scatter else FLAT for k in kinds])
+    own = [a.values[:, compared] for a in answers]
+    usual = [np.median(v, axis=0) for v in own]
+    foreign = []
+    for i, answer in enumerate(answers):
+        theirs: list[Foreign] = []
+        count = len(answer.days)
+        for t in range(count):
+            if np.mean(answer.misfit[t]) > 3.0:  # times the type's
+                reason = f"its residuals are {np.mean(answer.misfit[t]):.1f} times its type's"
+                theirs.append(Foreign(answer.days[t], None, reason))
+                continue
+            near = [s for s in range(max(t - NEIGHBOURS, 0), t + NEIGHBOURS + 1) if s != t]
+            near = [s for s in near if s < count]
+            if len(near) < FEWEST:
+                continue
+            value = own[i][t]
+            V = answer.friction[t] * (1.0 + 1.0 / len(near))
+            V = V + np.diag(2.0 * (share * usual[i]) ** 2)
+            centres = np.array([np.median(own[i][near], axis=0), *usual])
+            far = np.einsum("kn,nk->k", centres - value, np.linalg.solve(V, (centres - value).T))
+            chances = special.chdtrc(len(value), far)
+            if chances[0] >= 1e-5:  # it may be of its robot
+                continue
+            others = [j for j in range(len(answers)) if j != i and len(answers[j].days) >= FEWEST]
+            like = max(others, key=lambda j: chances[1 + j], default=None)
+            if like is not None and chances[1 + like] > 1e-3:  # which it may be
+                name = answers[like].robot
+                theirs.append(Foreign(answer.days[t], name, f"it looks like {name}"))
+            elif chances[0] < 1e-7:  # it is surely not of its robot
+                theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
+        # What goes on is a change of the robot, which its history tells, not a wrong log.
+        foreign.append(tuple(theirs) if 2 * len(theirs) < count else ())
+    return foreign
+
+
+@dataclass(frozen=True)
+class Misfiled:
+    """A robot that another type explains; its logs are not summed."""
+
+    type: str  # that it is filed under
+    robot: str
+    like: str  # type that it is of
+    logs: int
+    reason: str
+
+    @property
+    def said(self) -> str:
+        """It in words."""
+        return f"looks like a {self.like}: {self.reason}; its {self.logs} logs are not summed"
+
+
+def misfiled(
+    catalog: Catalog, read: Read, answers: Iterable[RobotAnswer], settings: FleetSettings
+) -> tuple[Misfiled, ...]:
+    """Return the robots that are filed under a wrong type, by likelihood.
+
+    Robots that are odd among their type's, or none of whose logs can be used, are compared with
+    other types of as many drives: some of their logs are folded by those types' models.
+
+    Args:
+        answers: Of the robots whose logs can be used.
+    """
+    if len(read.types) < 2:
+        return ()
+    told = {(a.type, a.robot): a for a in answers}
+    logs: dict[tuple[str, str], list[Log]] = {}
+    for log in catalog.logs:
+        if log.name in read.digests or (log.type, log.robot) not in told:
+            logs.setdefault((log.type, log.robot), []).append(log)
+    ordinary: dict[str, list[Answer]] = {}
+    suspects = logs.keys() - told.keys()
+    for name in read.types:
+        own = [a for a in told.values() if a.type == name]
+        for answer, odd in zip(own, _odd(own), strict=True):
+            if odd:
+                suspects.add((name, answer.robot))
+            else:
+                ordinary.setdefault(name, []).append(answer.whole)
+    tried = dict(_tried({key: logs[key] for key in sorted(suspects)}, read, settings))
+    laws = {
+        name: TypeLaw.of(np.array([a.values for a in own]), np.array([a.covariance for a in own]))
+        for name, own in (ordinary.items() if tried else ())
+    }
+    found: dict[tuple[str, str], list[tuple[float, float, Misfiled]]] = {}
+    for (kind, robot, other), (theirs, by_own) in tried.items():
+        if np.mean(theirs.misfit) > EXPLAINED:
+            continue
+        left = _left(theirs, read.types[other])
+        chance = _chance(laws.get(other), theirs)
+        if by_own is None:
+            reason = "only that type's model can read its logs"
+        else:
+            less = _left(by_own, read.types[kind]) / left
+            reason = f"that type's model leaves residuals {less:.1f} times smaller"
+            if less < LESS:
+                mine = told.get((kind, robot))
+                if (
+                    mine is None
+                    or chance < LIKELY
+                    or _chance(laws.get(kind), mine.whole) > UNLIKELY
+                ):
+                    continue
+                reason = "its parameters are those of that type"
+        one = Misfiled(kind, robot, other, len(logs[kind, robot]), reason)
+        found.setdefault((kind, robot), []).append((left, chance, one))
+    return tuple(map(_likeliest, found.values()))
+
+
+def _likeliest(found: Sequence[tuple[float, float, Misfiled]]) -> Misfiled:
+    """Return that of the largest chance, of those whose residuals are about the least."""
+    least = min(left for left, _, _ in found)
+    return max((f for f in found if f[0] < LESS * least), key=lambda f: f[1])[2]
+
+
+def _left(answer: Answer, its: Prepared) -> float:
+    """Return the geometric mean of the channels' rms residuals."""
+    return float(np.exp(np.mean(np.log(answer.misfit * its.preparation.sigma))))
+
+
+def _odd(answers: Sequence[RobotAnswer]) -> list[bool]:
+    """Return which robots of a type differ from most, all if they are few."""
+    if len(answers) < FEWEST:
+        return [True] * len(answers)
+    values, std = (np.array([getattr(a.whole, n) for a in answers]) for n in ("values", "std"))
+    away = np.abs(values - np.median(values, axis=0))
+    far = np.mean((away / (np.median(away, axis=0) / 0.6745 + std)) ** 2, axis=1)
+    misfit = np.array([np.median(np.mean(a.misfit, axis=1)) for a in answers])
+    return [bool(odd) for odd in (far > ODD) | (misfit > STRANGE)]
+
+
+def _tried(
+    suspects: Mapping[tuple[str, str], Sequence[Log]], read: Read, settings: FleetSettings
+) -> Iterator[tuple[tuple[str, str, str], tuple[Answer, Answer | None]]]:
+    """Yield what some logs of robots tell by each other type, and by their own, cut off likewise.
+
+    Types are left out that cannot read the logs; what the own cannot read is None.
+    """
+    drives = {name: len(its.problem.plant.robot.drives) for name, its in read.types.items()}
+    tasks: dict[tuple[str, str, str], tuple[list[Task], list[Task]]] = {}
+    for (kind, robot), logs in suspects.items():
+        ordered = sorted(logs, key=lambda log: (log.day or "", log.name))
+        chosen = [ordered[k] for k in sorted({*np.linspace(0, len(logs) - 1, TRIED).astype(int)})]
+        own = read.types[kind]
+        for other, its in read.types.items():
+            if other == kind or drives[other] != drives[kind]:
+                continue
+            p = its.preparation
+            likewise = replace(own.preparation, corner=p.corner, window=p.window)
+            tasks[kind, robot, other] = (
+                [Task(log, its, read.kept) for log in chosen],
+                [Task(log, prepared(own.kind, likewise), read.kept) for log in chosen],
+            )
+    digests = {
+        id(task): read.digests.get(task.log.name, "")
+        for pair in tasks.values()
+        for task in chain(*pair)
+    }
+    new = [
+        task
+        for pair in tasks.values()
+        for task in chain(*pair)
+        if not kept_of(task.kept, task.its, digests[id(task)]).exists()
+    ]
+    digests |= {id(task): made.digest for task, made in worked(folded, new, settings, deadly)}
+
+    def answer(of: Sequence[Task]) -> Answer | None:
+        its, known = of[0].its, sorted({d for task in of if (d := digests[id(task)])})
+        if 2 * len(known) <= len(of):
+            return None
+        return together([load(kept_of(read.kept, its, d), its) for d in known], its)
+
+    for key, (theirs, own_tasks) in tasks.items():
+        if (found := answer(theirs)) is not None:
+            yield key, (found, answer(own_tasks))
+
+
+def _chance(law: TypeLaw | None, answer: Answer) -> float:
+    """Return how likely a robot of a type differs from it so much; undecided without a law."""
+    if law is None:
+        return float(np.sqrt(UNLIKELY * LIKELY))
+    away, V = answer.values - law.mean, np.diag(law.scatter**2 + law.mean_std**2)
+    far = away @ np.linalg.solve(V + answer.covariance, away) / len(away)
+    return float(special.fdtrc(len(away), law.robots - 1, far))
