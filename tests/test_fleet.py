@@ -464,7 +464,7 @@ def test_robots_under_a_wrong_type_are_found_and_no_part_of_it(tmp_path: Path) -
     assert stated["counts"]["misfiled"] == len(wrong)
     assert {m["robot"]: m["type"] for m in stated["misfiled"]}["A5"] == "double 1.5"
     for shown in (fleets.text(found), (out / "fleet.html").read_text()):
-        assert shown.count("looks like a strong: ") == 1
+        assert shown.count("looks like type strong: ") == 1
     assert identify(robots, out, THREADS).misfiled == found.misfiled
 
 

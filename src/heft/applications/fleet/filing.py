@@ -95,7 +95,7 @@ class Misfiled:
     @property
     def said(self) -> str:
         """It in words."""
-        return f"looks like a {self.like}: {self.reason}; its {self.logs} logs are not summed"
+        return f"looks like type {self.like}: {self.reason}; its {self.logs} logs are not summed"
 
 
 def misfiled(
