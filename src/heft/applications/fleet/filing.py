@@ -199,21 +199,14 @@ def _tried(
                 [Task(log, its, read.kept) for log in chosen],
                 [Task(log, prepared(own.kind, likewise), read.kept) for log in chosen],
             )
-    digests = {
-        id(task): read.digests.get(task.log.name, "")
-        for pair in tasks.values()
-        for task in chain(*pair)
-    }
-    new = [
-        task
-        for pair in tasks.values()
-        for task in chain(*pair)
-        if not kept_of(task.kept, task.its, digests[id(task)]).exists()
-    ]
-    digests |= {id(task): made.digest for task, made in worked(folded, new, settings, deadly)}
+    # once each: types that are prepared alike have the same work
+    every = dict.fromkeys(chain.from_iterable(chain.from_iterable(tasks.values())))
+    digests = {task: read.digests.get(task.log.name, "") for task in every}
+    new = [t for t in every if not kept_of(t.kept, t.its, digests[t]).exists()]
+    digests |= {task: made.digest for task, made in worked(folded, new, settings, deadly)}
 
     def answer(of: Sequence[Task]) -> Answer | None:
-        its, known = of[0].its, sorted({d for task in of if (d := digests[id(task)])})
+        its, known = of[0].its, sorted({d for task in of if (d := digests[task])})
         if 2 * len(known) <= len(of):
             return None
         return together([load(kept_of(read.kept, its, d), its) for d in known], its)
