@@ -73,14 +73,14 @@ class Due:
         return self.usual is not None and self.silent > 2.0 * self.usual
 
     @property
-    def said(self) -> list[str]:
+    def reasons(self) -> list[str]:
         """It in words."""
-        said = []
+        reasons = []
         if self.overdue:
-            said.append(f"no log for {self.silent} days, where {self.usual:.0f} are usual")
+            reasons.append(f"no log for {self.silent} days, where {self.usual:.0f} are usual")
         if self.days < JUDGED:
-            said.append(f"not yet judged: {self.days} of {JUDGED} days")
-        return said
+            reasons.append(f"not yet judged: {self.days} of {JUDGED} days")
+        return reasons
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +171,8 @@ def _found(
 ) -> Fleet:
     findings: dict[str, TypeFindings] = {}
     members: list[RobotFindings] = []
-    left = catalog.robots.keys() - {(m.type, m.robot) for m in elsewhere}
-    robots = [(r, answers_of[r]) for r in read.robots if (r.its.kind.name, r.robot) in left]
+    filed = catalog.robots.keys() - {(m.type, m.robot) for m in elsewhere}
+    robots = [(r, answers_of[r]) for r in read.robots if (r.its.kind.name, r.robot) in filed]
     last = max((a.days[-1] for _, a in robots), default="")
     for name, its in read.types.items():
         own = [(logs, answer) for logs, answer in robots if answer.type == name]
@@ -204,7 +204,7 @@ def _found(
         replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in members
     ]
     order = sorted(judged, key=lambda f: (-f.attention, f.answer.type, f.answer.robot))
-    unheard = left - {(f.answer.type, f.answer.robot) for f in order}
+    unheard = filed - {(f.answer.type, f.answer.robot) for f in order}
     return Fleet(findings, tuple(order), read.refused, elsewhere, tuple(sorted(unheard)))
 
 
@@ -487,8 +487,8 @@ def _rows(
         row: dict[str, Any] = {"robot": answer.robot, "quantity": q.name}
         row |= {"joint": q.joint, "kind": q.kind, "unit": q.unit, "std": std}
         row |= _number(value, std) | {"logs": answer.logs[t], "used": used}
-        told = references[k, :, t].tolist()
-        yield row | {n: v if math.isfinite(v) else None for n, v in zip(COLD, told, strict=True)}
+        cold = references[k, :, t].tolist()
+        yield row | {n: v if math.isfinite(v) else None for n, v in zip(COLD, cold, strict=True)}
 
 
 def _at_reference(findings: TypeFindings, answer: RobotAnswer) -> Array:
@@ -570,7 +570,7 @@ def text(fleet: Fleet, most: int = 20) -> str:
         more = f"; {len(notes) - 2} more" if len(notes) > 2 else ""
         why = "; ".join(notes[:2]) + more or "-"
         rows.append((answer.type, answer.robot, _span(answer), f"{sum(answer.logs)}", why))
-    lines = [f"{m.type}, {m.robot}: {m.said}" for m in fleet.misfiled]
+    lines = [f"{m.type}, {m.robot}: {m.sentence}" for m in fleet.misfiled]
     lines.append(table(("type", "robot", "days", "logs", "what needs attention"), rows))
     if len(fleet.robots) > most:
         lines.append(f"... and {len(fleet.robots) - most} more robots: {PAGE}")
@@ -591,8 +591,8 @@ def text(fleet: Fleet, most: int = 20) -> str:
 
 def _overdue(fleet: Fleet) -> list[tuple[str, str, str]]:
     """Return the type and serial of robots that a log is due of, and why."""
-    late = [(r.answer, r.due.said[0]) for r in fleet.robots if r.due.overdue]
-    return sorted((a.type, a.robot, said) for a, said in late) + [
+    late = [(r.answer, r.due.reasons[0]) for r in fleet.robots if r.due.overdue]
+    return sorted((a.type, a.robot, why) for a, why in late) + [
         (kind, robot, "no log of it can be used") for kind, robot in fleet.unheard
     ]
 
@@ -656,7 +656,7 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
         "span": _span(answer),
         "logs": sum(answer.logs),
         "said": _attention(findings),
-        "due": findings.due.said,
+        "due": findings.due.reasons,
         "joints": joints,
     }
 
