@@ -426,26 +426,45 @@ def test_a_day_under_a_wrong_serial_is_found_and_left_out(place: Path, tmp_path:
     assert "it looks like SN1" in fleets.text(found)
 
 
+def rewritten(place: Path, out: Path, old: str, new: str, factor: float) -> None:
+    """Write a type like another, with another name of a joint, and torques times a factor."""
+    shutil.copytree(place, out)
+    file = out / "arm.urdf"
+    file.write_text(file.read_text().replace(old, new))
+    for log in out.glob("*/*.parquet"):
+        table = pyarrow.parquet.read_table(log)
+        columns = {n: table[n].to_numpy() for n in table.column_names}
+        scale = {n: factor if n.startswith("tau.") else 1.0 for n in columns}
+        write_table(log, {n.replace(old, new): scale[n] * v for n, v in columns.items()})
+
+
 def test_robots_under_a_wrong_type_are_found_and_no_part_of_it(tmp_path: Path) -> None:
-    robots, one = tmp_path / "robots", SimulatedType("double", 8.0)
-    other = replace(one, reach=1.5)
-    one.write(robots, [f"A{k}" for k in range(5)], DAYS[:2])
-    other.write(robots, [f"B{k}" for k in range(5)], DAYS[:2], 10)
-    (robots / one.title / "A4").rename(robots / other.title / "A4")
-    (robots / other.title / "B0").rename(robots / one.title / "B0")
-    renamed = robots / other.title / "A3"  # whose own logs its type cannot read
-    (robots / one.title / "A3").rename(renamed)
+    robots, short = tmp_path / "robots", SimulatedType("double", 6.0)
+    long = replace(short, reach=1.5)
+    short.write(robots, [f"A{k}" for k in range(6)], DAYS[:1])
+    long.write(robots, [f"B{k}" for k in range(4)], DAYS[:1], 10)
+    own, other = robots / short.title, robots / long.title
+    rewritten(own, robots / "strong", "joint1", "joint1", 1.5)
+    rewritten(own, robots / "named", "joint1", "shoulder", 1.0)
+    (own / "A5").rename(other / "A5")  # of the same joints, and of links of another length
+    (other / "B0").rename(own / "B0")
+    (robots / "strong" / "A4").rename(own / "S4")  # that reads its logs as well as its own type
+    (robots / "named" / "A3").rename(own / "N3")  # none of whose logs can be read here
     out = tmp_path / "fleet"
     found = identify(robots, out, THREADS)
-    wrong = {"A3": one.title, "A4": one.title, "B0": other.title}
+    wrong = {"A5": "double", "B0": "double 1.5", "S4": "strong", "N3": "named"}
     assert {m.robot: m.like for m in found.misfiled} == wrong
-    assert not {r.answer.robot for r in found.robots} & wrong.keys()
+    reasons = {m.robot: m.reason for m in found.misfiled}
+    assert "times smaller" in reasons["A5"] and "times smaller" in reasons["B0"]
+    assert "its parameters" in reasons["S4"] and "only that type" in reasons["N3"]
+    filed = {(m.type, m.robot) for m in found.misfiled}
+    assert not {(r.answer.type, r.answer.robot) for r in found.robots} & filed
+    assert len(found.robots) == 6 + 4 + 6 + 6 - len(wrong) and not found.unheard
     stated = json.loads((out / "fleet.json").read_text())
-    assert stated["counts"]["misfiled"] == 3
-    assert {m["robot"]: m["type"] for m in stated["misfiled"]}["B0"] == one.title
+    assert stated["counts"]["misfiled"] == len(wrong)
+    assert {m["robot"]: m["type"] for m in stated["misfiled"]}["A5"] == "double 1.5"
     for shown in (fleets.text(found), (out / "fleet.html").read_text()):
-        assert shown.count("looks like a double 1.5: ") == 1
-        assert shown.count("looks like a double: ") == 2
+        assert shown.count("looks like type strong: ") == 1
     assert identify(robots, out, THREADS).misfiled == found.misfiled
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from heft.errors import InvalidSetting, did_you_mean
+from heft.errors import InvalidSetting, did_you_mean, shown
 from heft.files import Reader, Section, Text, named, read_toml
 
 MODELS = (".urdf", ".xml", ".mjcf")
@@ -131,7 +131,10 @@ def _of_file(place: Path) -> _Found:
     def day(value: object, where: str) -> str:
         if type(value) is not datetime.date:
             raise InvalidSetting(
-                "a day is expected", argument=where, got=str(value), expected="2026-03-01, unquoted"
+                "a day is expected",
+                argument=where,
+                got=shown(value),
+                expected="2026-03-01, without quotes",
             )
         return value.isoformat()
 

@@ -93,9 +93,9 @@ class Misfiled:
     reason: str
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """It in words."""
-        return f"looks like a {self.like}: {self.reason}; its {self.logs} logs are not summed"
+        return f"looks like type {self.like}: {self.reason}; its {self.logs} logs are not summed"
 
 
 def misfiled(
@@ -111,15 +111,15 @@ def misfiled(
     """
     if len(read.types) < 2:
         return ()
-    told = {(a.type, a.robot): a for a in answers}
+    summed = {(a.type, a.robot): a for a in answers}
     logs: dict[tuple[str, str], list[Log]] = {}
     for log in catalog.logs:
-        if log.name in read.digests or (log.type, log.robot) not in told:
+        if log.name in read.digests or (log.type, log.robot) not in summed:
             logs.setdefault((log.type, log.robot), []).append(log)
     ordinary: dict[str, list[Answer]] = {}
-    suspects = logs.keys() - told.keys()
+    suspects = logs.keys() - summed.keys()
     for name in read.types:
-        own = [a for a in told.values() if a.type == name]
+        own = [a for a in summed.values() if a.type == name]
         for answer, odd in zip(own, _odd(own), strict=True):
             if odd:
                 suspects.add((name, answer.robot))
@@ -130,19 +130,19 @@ def misfiled(
         name: TypeLaw.of(np.array([a.values for a in own]), np.array([a.covariance for a in own]))
         for name, own in (ordinary.items() if tried else ())
     }
-    found: dict[tuple[str, str], list[tuple[float, float, Misfiled]]] = {}
+    likely: dict[tuple[str, str], list[tuple[float, float, Misfiled]]] = {}
     for (kind, robot, other), (theirs, by_own) in tried.items():
         if np.mean(theirs.misfit) > EXPLAINED:
             continue
-        left = _left(theirs, read.types[other])
+        residual = _residual(theirs, read.types[other])
         chance = _chance(laws.get(other), theirs)
         if by_own is None:
             reason = "only that type's model can read its logs"
         else:
-            less = _left(by_own, read.types[kind]) / left
+            less = _residual(by_own, read.types[kind]) / residual
             reason = f"that type's model leaves residuals {less:.1f} times smaller"
             if less < LESS:
-                mine = told.get((kind, robot))
+                mine = summed.get((kind, robot))
                 if (
                     mine is None
                     or chance < LIKELY
@@ -151,17 +151,17 @@ def misfiled(
                     continue
                 reason = "its parameters are those of that type"
         one = Misfiled(kind, robot, other, len(logs[kind, robot]), reason)
-        found.setdefault((kind, robot), []).append((left, chance, one))
-    return tuple(map(_likeliest, found.values()))
+        likely.setdefault((kind, robot), []).append((residual, chance, one))
+    return tuple(map(_likeliest, likely.values()))
 
 
-def _likeliest(found: Sequence[tuple[float, float, Misfiled]]) -> Misfiled:
+def _likeliest(likely: Sequence[tuple[float, float, Misfiled]]) -> Misfiled:
     """Return that of the largest chance, of those whose residuals are about the least."""
-    least = min(left for left, _, _ in found)
-    return max((f for f in found if f[0] < LESS * least), key=lambda f: f[1])[2]
+    least = min(residual for residual, _, _ in likely)
+    return max((f for f in likely if f[0] < LESS * least), key=lambda f: f[1])[2]
 
 
-def _left(answer: Answer, its: Prepared) -> float:
+def _residual(answer: Answer, its: Prepared) -> float:
     """Return the geometric mean of the channels' rms residuals."""
     return float(np.exp(np.mean(np.log(answer.misfit * its.preparation.sigma))))
 
@@ -199,28 +199,21 @@ def _tried(
                 [Task(log, its, read.kept) for log in chosen],
                 [Task(log, prepared(own.kind, likewise), read.kept) for log in chosen],
             )
-    digests = {
-        id(task): read.digests.get(task.log.name, "")
-        for pair in tasks.values()
-        for task in chain(*pair)
-    }
-    new = [
-        task
-        for pair in tasks.values()
-        for task in chain(*pair)
-        if not kept_of(task.kept, task.its, digests[id(task)]).exists()
-    ]
-    digests |= {id(task): made.digest for task, made in worked(folded, new, settings, deadly)}
+    # once each: types that are prepared alike have the same work
+    every = dict.fromkeys(chain.from_iterable(chain.from_iterable(tasks.values())))
+    digests = {task: read.digests.get(task.log.name, "") for task in every}
+    new = [t for t in every if not kept_of(t.kept, t.its, digests[t]).exists()]
+    digests |= {task: made.digest for task, made in worked(folded, new, settings, deadly)}
 
     def answer(of: Sequence[Task]) -> Answer | None:
-        its, known = of[0].its, sorted({d for task in of if (d := digests[id(task)])})
-        if 2 * len(known) <= len(of):
+        its, hashes = of[0].its, sorted({d for task in of if (d := digests[task])})
+        if 2 * len(hashes) <= len(of):
             return None
-        return together([load(kept_of(read.kept, its, d), its) for d in known], its)
+        return together([load(kept_of(read.kept, its, d), its) for d in hashes], its)
 
     for key, (theirs, own_tasks) in tasks.items():
-        if (found := answer(theirs)) is not None:
-            yield key, (found, answer(own_tasks))
+        if (by_theirs := answer(theirs)) is not None:
+            yield key, (by_theirs, answer(own_tasks))
 
 
 def _chance(law: TypeLaw | None, answer: Answer) -> float:

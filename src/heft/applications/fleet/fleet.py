@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,14 +73,14 @@ class Due:
         return self.usual is not None and self.silent > 2.0 * self.usual
 
     @property
-    def said(self) -> list[str]:
+    def reasons(self) -> list[str]:
         """It in words."""
-        said = []
+        reasons = []
         if self.overdue:
-            said.append(f"no log for {self.silent} days, where {self.usual:.0f} are usual")
+            reasons.append(f"no log for {self.silent} days, where {self.usual:.0f} are usual")
         if self.days < JUDGED:
-            said.append(f"not yet judged: {self.days} of {JUDGED} days")
-        return said
+            reasons.append(f"not yet judged: {self.days} of {JUDGED} days")
+        return reasons
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +171,8 @@ def _found(
 ) -> Fleet:
     findings: dict[str, TypeFindings] = {}
     members: list[RobotFindings] = []
-    left = catalog.robots.keys() - {(m.type, m.robot) for m in elsewhere}
-    robots = [(r, answers_of[r]) for r in read.robots if (r.its.kind.name, r.robot) in left]
+    filed = catalog.robots.keys() - {(m.type, m.robot) for m in elsewhere}
+    robots = [(r, answers_of[r]) for r in read.robots if (r.its.kind.name, r.robot) in filed]
     last = max((a.days[-1] for _, a in robots), default="")
     for name, its in read.types.items():
         own = [(logs, answer) for logs, answer in robots if answer.type == name]
@@ -204,7 +204,7 @@ def _found(
         replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in members
     ]
     order = sorted(judged, key=lambda f: (-f.attention, f.answer.type, f.answer.robot))
-    unheard = left - {(f.answer.type, f.answer.robot) for f in order}
+    unheard = filed - {(f.answer.type, f.answer.robot) for f in order}
     return Fleet(findings, tuple(order), read.refused, elsewhere, tuple(sorted(unheard)))
 
 
@@ -446,48 +446,65 @@ def _date(ordinal: float) -> str:
 
 
 def write_history(fleet: Fleet, out: Path) -> None:
-    """Write each robot's numbers of each day as Parquet, `type=TYPE/day=DAY/part.parquet`."""
+    """Write each robot's numbers of each day as Parquet, `type=TYPE/day=DAY/part.parquet`.
+
+    A day's rows are made and written before the next one's, however many there are.
+    """
     import pyarrow
     import pyarrow.parquet
 
     cold = pyarrow.schema([(name, pyarrow.float64()) for name in COLD])
-    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for findings in sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot)):
-        answer, foreign = findings.answer, {f.day for f in findings.foreign}
-        of_type = fleet.types[answer.type]
-        quantities = of_type.its.told[0]
-        warm = [_at_reference(of_type, answer, k) for k in range(len(quantities))]
-        for t, day in enumerate(answer.days):
-            for k, q in enumerate(quantities):
-                value, std = float(answer.values[t, k]), float(answer.std[t, k])
-                row: dict[str, Any] = {"robot": answer.robot, "quantity": q.name}
-                row |= {"joint": q.joint, "kind": q.kind, "unit": q.unit, "std": std}
-                row |= _number(value, std) | {"logs": answer.logs[t], "used": day not in foreign}
-                row |= dict(zip(COLD, warm[k][t], strict=True))
-                parts.setdefault((answer.type, day), []).append(row)
     with new_folder(out) as new:
-        for (kind, day), rows in parts.items():
-            folder = new / f"type={kind}" / f"day={day}"
-            folder.mkdir(parents=True)
-            own = pyarrow.Table.from_pylist(rows)
-            schema = pyarrow.schema(  # columns that hold nothing on a day are numbers nevertheless
-                [cold.field(f.name) if f.name in COLD else f for f in own.schema]
+        for kind, of_type in fleet.types.items():
+            own = sorted(
+                (f for f in fleet.robots if f.answer.type == kind), key=lambda f: f.answer.robot
             )
-            pyarrow.parquet.write_table(
-                own.cast(schema), folder / "part.parquet", compression="zstd"
-            )
+            warm = [_at_reference(of_type, f.answer) for f in own]
+            for day in sorted({day for f in own for day in f.answer.days}):
+                rows: list[dict[str, Any]] = []
+                for findings, references in zip(own, warm, strict=True):
+                    if day in findings.answer.days:
+                        rows += _rows(of_type, findings, day, references)
+                folder = new / f"type={kind}" / f"day={day}"
+                folder.mkdir(parents=True)
+                part = pyarrow.Table.from_pylist(rows)
+                schema = pyarrow.schema(  # columns that hold nothing are numbers nevertheless
+                    [cold.field(f.name) if f.name in COLD else f for f in part.schema]
+                )
+                pyarrow.parquet.write_table(
+                    part.cast(schema), folder / "part.parquet", compression="zstd"
+                )
 
 
-def _at_reference(
-    findings: TypeFindings, answer: RobotAnswer, k: int
-) -> list[tuple[float | None, ...]]:
-    """Return a quantity's temperature of each day and its value at the reference, with its ends."""
-    its, (value, std) = findings.its, (answer.values[:, k], answer.std[:, k])
-    warm, series = _warm(its, answer, k), _series(its, answer, k)
-    warmth = findings.warmth.get(its.told[0][k].name)
-    told = np.full((4, len(warm)), np.nan)
-    told[0] = warm + (its.preparation.reference or 0.0)
-    if series is not None and warmth is not None:
+def _rows(
+    of_type: TypeFindings, findings: RobotFindings, day: str, references: Array
+) -> Iterator[dict[str, Any]]:
+    """Yield what the history says of a robot's day."""
+    answer, used = findings.answer, day not in {f.day for f in findings.foreign}
+    t = answer.days.index(day)
+    for k, q in enumerate(of_type.its.told[0]):
+        value, std = float(answer.values[t, k]), float(answer.std[t, k])
+        row: dict[str, Any] = {"robot": answer.robot, "quantity": q.name}
+        row |= {"joint": q.joint, "kind": q.kind, "unit": q.unit, "std": std}
+        row |= _number(value, std) | {"logs": answer.logs[t], "used": used}
+        cold = references[k, :, t].tolist()
+        yield row | {n: v if math.isfinite(v) else None for n, v in zip(COLD, cold, strict=True)}
+
+
+def _at_reference(findings: TypeFindings, answer: RobotAnswer) -> Array:
+    """Return each quantity's temperature and value at the reference, with its ends, by day.
+
+    Of shape (q, 4, n); NaN where it is not told.
+    """
+    its, (n, q) = findings.its, answer.values.shape
+    told = np.full((q, len(COLD), n), np.nan)
+    for k in range(q):
+        value, std = answer.values[:, k], answer.std[:, k]
+        warm, series = _warm(its, answer, k), _series(its, answer, k)
+        warmth = findings.warmth.get(its.told[0][k].name)
+        told[k, 0] = warm + (its.preparation.reference or 0.0)
+        if series is None or warmth is None:
+            continue
         rise, spread = _rise(warmth)
         own = series.slope(findings.scatter[its.told[0][k].kind])
         if own is not None:  # the type is the prior of a robot's own
@@ -495,8 +512,8 @@ def _at_reference(
             rise, spread = float(given[0]), float(np.sqrt(covariance[0, 0]))
         size = abs(float(np.median(value)))
         cold, room = value - size * rise * warm, NORMAL * np.hypot(std, size * spread * warm)
-        told[1:] = cold, cold - room, cold + room
-    return [tuple(float(v) if np.isfinite(v) else None for v in day) for day in told.T]
+        told[k, 1:] = cold, cold - room, cold + room
+    return told
 
 
 def metrics(fleet: Fleet) -> str:
@@ -553,7 +570,7 @@ def text(fleet: Fleet, most: int = 20) -> str:
         more = f"; {len(notes) - 2} more" if len(notes) > 2 else ""
         why = "; ".join(notes[:2]) + more or "-"
         rows.append((answer.type, answer.robot, _span(answer), f"{sum(answer.logs)}", why))
-    lines = [f"{m.type}, {m.robot}: {m.said}" for m in fleet.misfiled]
+    lines = [f"{m.type}, {m.robot}: {m.sentence}" for m in fleet.misfiled]
     lines.append(table(("type", "robot", "days", "logs", "what needs attention"), rows))
     if len(fleet.robots) > most:
         lines.append(f"... and {len(fleet.robots) - most} more robots: {PAGE}")
@@ -574,8 +591,8 @@ def text(fleet: Fleet, most: int = 20) -> str:
 
 def _overdue(fleet: Fleet) -> list[tuple[str, str, str]]:
     """Return the type and serial of robots that a log is due of, and why."""
-    late = [(r.answer, r.due.said[0]) for r in fleet.robots if r.due.overdue]
-    return sorted((a.type, a.robot, said) for a, said in late) + [
+    late = [(r.answer, r.due.reasons[0]) for r in fleet.robots if r.due.overdue]
+    return sorted((a.type, a.robot, why) for a, why in late) + [
         (kind, robot, "no log of it can be used") for kind, robot in fleet.unheard
     ]
 
@@ -639,7 +656,7 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
         "span": _span(answer),
         "logs": sum(answer.logs),
         "said": _attention(findings),
-        "due": findings.due.said,
+        "due": findings.due.reasons,
         "joints": joints,
     }
 

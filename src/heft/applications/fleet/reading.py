@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -109,7 +110,7 @@ def folded(task: Task) -> _Read:
         digest, made = fold(task.log.path, its)
         path = kept_of(task.kept, its, digest)
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.{os.getpid()}")
+        new = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         save(new, digest, made)
         put(new, path)
     except (HeftError, OSError, MemoryError, ArithmeticError, ValueError) as problem:
