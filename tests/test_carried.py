@@ -164,6 +164,7 @@ def test_nothing_is_to_be_pasted_of_what_is_no_load_on_this_robot(pair: str) -> 
     assert ("no load, or one too light" in told) == (pair == "no load")
 
 
+@pytest.mark.usefixtures("without_doctor")
 def test_friction_that_fell_before_the_load_came_weighs_nothing() -> None:
     rng = np.random.default_rng(11)
     truth = true_robot(ARMS["six joints"], rng, "simple")
@@ -268,6 +269,7 @@ def test_load_columns_are_what_the_load_adds_to_base_parameters() -> None:
     np.testing.assert_allclose(columns @ LOAD, added, rtol=0, atol=1e-9)
 
 
+@pytest.mark.usefixtures("without_doctor")
 def test_a_known_mass_gives_the_gains_and_they_weigh_it() -> None:
     robot, frame, empty, loaded = experiment(1)
     rough = with_gains(robot, (10.0,) * 6)
@@ -282,6 +284,7 @@ def test_a_known_mass_gives_the_gains_and_they_weigh_it() -> None:
     assert not again.notes
 
 
+@pytest.mark.usefixtures("without_doctor")
 def test_the_mass_is_no_better_known_than_what_all_gains_share() -> None:
     """A mass is torque over gravity: what is common to all gains is in it once for once."""
     robot, frame, empty, loaded = experiment(1)
