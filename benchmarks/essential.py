@@ -77,7 +77,7 @@ ROWS = None  # of the logs that are taken; all if None
 SPLITS = None  # of each arm that are taken; all if None
 
 
-@benchmark({"robots": ("kr300", "ur10e"), "SPLITS": 1, "ROWS": 1500}, unstored=("robots",))
+@benchmark({"robots": ("kr300", "ur10e"), "SPLITS": 1, "ROWS": 600}, unstored=("robots",))
 def main(*, robots: tuple[str, ...] = tuple(ARMS)) -> Iterator[Row]:
     """Yield the rows.
 

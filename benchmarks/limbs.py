@@ -203,7 +203,7 @@ def estimates() -> Iterator[Row]:
 
 @benchmark(
     {
-        **{"seconds": 2.0, "HUMANOID": SMALL, "FLOATING": SMALL, "STATES": 100, "CHECKED": 1},
+        **{"seconds": 1.5, "HUMANOID": SMALL, "FLOATING": SMALL, "STATES": 100, "CHECKED": 1},
         "CASES": (("arm", SMALL, None), ("humanoid", SMALL, None)),
     },
     unstored=("seconds",),

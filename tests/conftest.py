@@ -37,3 +37,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         size = (k + 1) * len(items) // workers - k * len(items) // workers
         shares.append([*first, *islice(others, max(size - len(first), 0))])
     items[:] = [*chain.from_iterable(shares), *others]
+
+
+@pytest.fixture
+def without_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what the doctor says of logs: half the time of an identification, no number of it.
+
+    For tests of numbers alone; those of checks and verdicts ask it.
+    """
+    for room in ("identification.identification", "payload.by_torques"):
+        monkeypatch.setattr(f"heft.applications.{room}.faults", lambda *_: ())

@@ -136,6 +136,7 @@ def test_a_heavier_link_is_found_and_named(lab: Lab, before: Path, heavy: Path) 
     assert name in compare_report.text(found)
 
 
+@pytest.mark.usefixtures("without_doctor")
 def test_where_nothing_changed_alarms_are_as_rare_as_the_rule_says(lab: Lab) -> None:
     folders = [lab.run(f"same{k}") for k in range(2 * PAIRS)]
     pairs = zip(folders[::2], folders[1::2], strict=True)

@@ -41,7 +41,7 @@ QUICK = ExciteSettings(
         random=12,
         starts=1,
         workers=1,
-        solver=SolverSettings(rounds=4, iterations=25),
+        solver=SolverSettings(rounds=3, iterations=15),
     ),
     compared=False,
 )

@@ -294,7 +294,7 @@ def test_bad_logs_are_named_and_the_rest_goes_on(place: Path, out: Path, tmp_pat
         "the same log as double/SN1/2026-03-01.parquet" in reasons["double/SN1/2026-03-08.parquet"]
     )
     assert all(str(tmp_path) not in reason for reason in reasons.values())
-    assert found.logs == len(ROBOTS) * 2
+    assert found.logs == len(ROBOTS) * len(DAYS)
     stated = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
     before = json.loads((out / "fleet.json").read_text())
     assert stated["robots"] == before["robots"]

@@ -187,7 +187,8 @@ def test_missing_repeated_and_gross_poses_cost_no_more_than_themselves(
 
 @pytest.mark.parametrize("colour", [0.8, 0.98])
 def test_coloured_noise_of_poses_is_told_by_the_log(colour: float) -> None:
-    flown, flyer = flight(0, colour=colour), cobot()
+    flyer = cobot()
+    flown = fly(flyer, flyer.with_load(LOAD), periods=2, colour=colour)
     result = IdentifyFreeFlyer(period=PERIOD, published=None).fit(flown.recording, flyer)
     assert max(result.colour) > 2.0
     assert any(c.name == "coloured poses" and c.status == "warn" for c in result.checks)

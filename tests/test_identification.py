@@ -510,6 +510,7 @@ def test_files_are_described_as_they_are_whatever_is_made_of_them(
 # ---- strict bounds --------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("without_doctor")
 def test_strict_intervals_hold_the_truth_whatever_the_file_says(tmp_path: Path) -> None:
     inside = []
     for seed in range(2):

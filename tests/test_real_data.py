@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.usefixtures("without_doctor")
 @pytest.mark.parametrize("name", list(ROBOTS))
 def test_torque_of_logs_not_seen_is_predicted_from_the_exported_files(
     name: str, tmp_path: Path

@@ -11,6 +11,7 @@ from heft.information import inertia
 from heft.models.robot import Robot
 from tests.experiments import ARMS, log, true_robot, wrong_prior
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
 SEEDS = range(2)
 WELL = 0.5  # share of the prior's doubt that the data took away
 
