@@ -6,6 +6,7 @@ Logs are simulated (LuGre, outside heft's dictionary): three types, 20 s at 250 
 for in drawn daily estimates, an autoregression of first order with φ = .5 about 1, 90 days before
 it begins, once a week; a robot has six joints, and one false alarm in 1000 of its weeks is allowed.
 The detector that knows the law is told φ and σ; its threshold is that rate of false alarms, too.
+Robots under a wrong type are looked for among types whose links or masses differ, and little else.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import shutil
 import tempfile
 import threading
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from tests.fleets import SimulatedType
+from tests.fleets import SimulatedType, write_run
 
 from benchmarks.program import benchmark
 from benchmarks.results_file import Row, at_least, at_most
@@ -31,6 +33,7 @@ from heft.applications.fleet.fleet import warmth_and_scatter
 from heft.applications.fleet.reading import KEPT, SEEN, answer_of, read
 from heft.arrays import Array
 from heft.certainty import ChangeSearch, DayToDay, Series
+from heft.simulation import Drive
 
 TYPES = ("ur5", "z1", "double")
 SECONDS = 20.0
@@ -42,6 +45,10 @@ RATE = 1e-3 / 6.0  # of false alarms, a joint and week
 NULL = 600  # joints without a drift
 DRIFTS = 200  # joints with one, of each size
 LEARNT = 300  # joints that the law is learnt from
+# types that are told apart: length of the links, and masses, per those of the double pendulum
+ALIKE = {"usual": (1.0, 1.0), "longer": (1.3, 1.0), "heavier": (1.0, 1.15)}
+FLEETS = 30  # of these types
+MEMBERS = 12  # robots of each type in a fleet, one of them filed under another, a log of 6 s each
 SIZES = ((0.03, 0.05, 3.0), (0.03, 0.03, 4.0), (0.03, 0.01, 8.0), (0.005, 0.01, 3.0))
 
 
@@ -258,9 +265,76 @@ def of_drift() -> Iterator[Row]:
             yield at_least(f"{said}: slopes' 95 % intervals hold", share, "%", 93.0)
 
 
+def weighed(urdf: bytes, factor: float, rng: np.random.Generator) -> bytes:
+    """Return a model whose masses are a factor times the file's, give or take 1 %."""
+    root = ET.fromstring(urdf)
+    for inertial in root.iter("inertial"):
+        own = factor * (1.0 + 0.01 * rng.normal())
+        for element in (inertial.find("mass"), inertial.find("inertia")):
+            assert element is not None
+            for key, value in element.attrib.items():
+                element.set(key, repr(own * float(value)))
+    return ET.tostring(root)
+
+
+def rubbed(drive: Drive, rng: np.random.Generator) -> Drive:
+    """Return a drive of the same type: friction differs by 20 %, the rotor by 1 %."""
+    factor = max(1.0 + 0.2 * rng.normal(), 0.3)
+    laws = []
+    for law in drive.laws:
+        size = "coefficient" if hasattr(law, "coefficient") else "effort"
+        laws.append(replace(law, **{size: factor * getattr(law, size)}))
+    armature = drive.armature * (1.0 + 0.01 * rng.normal())
+    return replace(drive, armature=armature, laws=tuple(laws))
+
+
+def misfiled(place: Path, seed: int) -> dict[tuple[str, str], str]:
+    """Write a fleet, and return the types of its robots by what they are filed under and serial."""
+    rng, names, truth = np.random.default_rng(seed), list(ALIKE), {}
+    for number, (name, (reach, weight)) in enumerate(ALIKE.items()):
+        made = SimulatedType("double", 6.0, reach=reach).simulator
+        arm = replace(made.arm, name=f"{name} {seed}", urdf=weighed(made.arm.urdf, weight, rng))
+        made = replace(made, arm=arm)
+        drives = made.drives_of(0)
+        (place / name).mkdir(parents=True, exist_ok=True)
+        (place / name / "arm.urdf").write_bytes(made.believed(0))
+        for k in range(MEMBERS):
+            own = {j: rubbed(d, rng) for j, d in zip(arm.joints, drives, strict=True)}
+            robot = replace(
+                made,
+                arm=replace(arm, urdf=weighed(arm.urdf, 1.0, rng)),
+                condition=replace(made.condition, fixed_drives=own),
+            )
+            filed = name if k else names[(number + 1 + seed % 2) % len(names)]
+            truth[filed, f"{name}{k}"] = name
+            folder = place / filed / f"{name}{k}"
+            folder.mkdir(parents=True)
+            write_run(robot.run(k, number=k).recording, folder / "2026-03-01.parquet")
+    return truth
+
+
+def of_types(place: Path) -> Iterator[Row]:
+    """Yield how many robots under a wrong type are found, and how many are wrongly accused."""
+    wrong, right = [], []
+    for seed in range(FLEETS):
+        truth = misfiled(place / f"{seed}", seed)
+        out = place / f"{seed} found"
+        told = identify(place / f"{seed}", out, FleetSettings("threads", 1)).misfiled
+        found = {(m.type, m.robot): m.like for m in told}
+        for (kind, robot), true in truth.items():
+            if kind == true:
+                right.append((kind, robot) in found)
+            else:
+                wrong.append(found.get((kind, robot)) == true)
+    share = float(np.mean(wrong))
+    yield at_least("robots under a wrong type: found", share, "", 0.95, f"of {len(wrong)}")
+    share = float(np.mean(right))
+    yield at_most("robots under their own: accused", share, "", 1e-3, f"of {len(right)}")
+
+
 @benchmark(
     {"TYPES": ("double",), "SECONDS": 6.0, "ROBOTS": 2, "DAYS": 2, "NULL": 2, "DRIFTS": 2,
-     "LEARNT": 4, "SIZES": SIZES[:1], "KILLS": 0}
+     "LEARNT": 4, "SIZES": SIZES[:1], "KILLS": 0, "FLEETS": 1, "MEMBERS": 5}
 )  # fmt: skip
 def main() -> Iterator[Row]:
     """Yield the rows."""
@@ -268,7 +342,9 @@ def main() -> Iterator[Row]:
         begin = time.monotonic()
         yield from of_logs(Path(folder) / "robots", Path(folder))
         yield Row("all of it", time.monotonic() - begin, "s")
+        yield from of_types(Path(folder) / "types")
     yield from of_drift()
+    yield from of_warmth()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
+from heft.recordings import Recording
 from heft.simulation import Arm, Condition, DriveRanges, Sensors, Simulator
 
 from .experiments import ARMS, ROBOTS
@@ -67,10 +68,14 @@ class SimulatedType:
             folder = place / self.title / robot
             folder.mkdir(exist_ok=True)
             for number, day in enumerate(days):
-                found = simulator.run(seed, number=number).recording
-                block = found.whole(found.signals)
-                columns = {"t": block.time, **dict(zip(found.signals, block.values.T, strict=True))}
-                write_table(folder / f"{day}.parquet", columns)
+                write_run(simulator.run(seed, number=number).recording, folder / f"{day}.parquet")
+
+
+def write_run(recording: Recording, path: Path) -> None:
+    """Write a simulated log as a Parquet file."""
+    block = recording.whole(recording.signals)
+    columns = dict(zip(recording.signals, block.values.T, strict=True))
+    write_table(path, {"t": block.time, **columns})
 
 
 def write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
