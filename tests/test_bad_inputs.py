@@ -44,6 +44,7 @@ from heft.errors import (
     TooLittleData,
 )
 from heft.estimators.consistent import PhysicallyConsistent
+from heft.files import read_text
 from heft.fit.settings import Settings
 from heft.information.square_root import Information
 from heft.models.options import Options
@@ -1795,3 +1796,14 @@ def test_missing_file_names_the_most_similar_beside_it(tmp_path):
     with pytest.raises(InvalidRecording) as refused:
         Recording.open(tmp_path / "nowhere" / "run1.csv")
     assert refused.value.cure == "look at the folder's name: that folder cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"), [("team.toml", None), ("arm.urd", "arm.urdf"), ("armm.urdf", "arm.urdf")]
+)
+def test_a_similar_file_is_named_by_its_ending_or_all_but_its_ending(missing, named, tmp_path):
+    for name in ("note.md", "term.md", "arm.urdf"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(InvalidSetting) as refused:
+        read_text(tmp_path / missing, "model file", InvalidSetting)
+    assert refused.value.cure == (named and f"did you mean '{named}'?")

@@ -68,11 +68,14 @@ def require_regular(
 
 
 def _neighbour(path: Path) -> str | None:
-    """Return a suggestion of the most similar file name in the folder, None without any."""
+    """Return a suggestion of the most similar file name in the folder, None without any.
+
+    It keeps the ending, or all but the ending: a note beside a missing TOML is none of its kind.
+    """
     try:
-        names = (beside.name for beside in path.parent.iterdir())
-        alike = (n for n in names if n != path.name and path.suffix in ("", Path(n).suffix))
-        return did_you_mean(path.name, alike)
+        beside = (Path(other.name) for other in path.parent.iterdir())
+        alike = (b for b in beside if b.stem == path.stem or path.suffix in ("", b.suffix))
+        return did_you_mean(path.name, (b.name for b in alike if b.name != path.name))
     except OSError:
         return "look at the folder's name: that folder cannot be read"
 

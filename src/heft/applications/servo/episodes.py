@@ -153,7 +153,7 @@ def open_episodes(
     if not found:
         raise InvalidRecording(
             "no episode is given",
-            argument=", ".join(map(str, paths)),
+            argument=", ".join(map(str, paths)) or "LOGS",
             cure="name the folder of a LeRobot dataset (it holds meta/info.json), or logs",
         )
     sign = np.array([-1.0 if j in bench.turned else 1.0 for j in robot.joints])
