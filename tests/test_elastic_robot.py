@@ -32,6 +32,8 @@ from heft.recordings import Recording
 from heft.simulation import SimulatedExperiment, Simulator, Spring
 from tests import robots
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
+
 LATE = 0.003  # of the links' encoders [s]
 
 

@@ -35,6 +35,8 @@ from tests import robots
 from tests.experiments import ARMS, fourier, log, true_robot, wrong_prior
 from tests.robots import PLANAR_ARM, FloatArray, Oracle
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
+
 DOWN = (0.0, -9.81, 0.0)
 JOINTS = ("shoulder", "elbow")
 FRICTION = {"armature": 0.05, "viscous": 0.3, "coulomb": 0.4, "offset": 0.1}
@@ -510,7 +512,6 @@ def test_files_are_described_as_they_are_whatever_is_made_of_them(
 # ---- strict bounds --------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("without_doctor")
 def test_strict_intervals_hold_the_truth_whatever_the_file_says(tmp_path: Path) -> None:
     inside = []
     for seed in range(2):

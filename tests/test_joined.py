@@ -21,6 +21,8 @@ from heft.signals import Smoothing
 from tests import robots
 from tests.plants import case, cut_wrenches
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 TIME = 0.01 * np.arange(1500)
 SETTINGS = Settings(smoothing=Smoothing(corner=12.0, delay=0.0), threads=1)

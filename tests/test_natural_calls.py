@@ -20,6 +20,8 @@ from heft.errors import HeftError, InvalidSetting
 
 from .natural_calls import CALLS, Call
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
+
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from heft.signals import Weak
 from heft.simulation import Arm, Condition, DriveRanges, Sensors, SimulatedExperiment, Simulator
 from tests.experiments import ROBOTS
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
+
 SETTINGS = Settings(threads=1)
 KNOWN = replace(SETTINGS, smoothing=replace(SETTINGS.smoothing, delay=0.0))
 

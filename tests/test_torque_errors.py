@@ -19,6 +19,8 @@ from heft.recordings.recording import Recording
 from tests.mjcfs import NAMES, source
 from tests.robots import FloatArray
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
+
 RUN1, RUN2 = DEMO / "run1.parquet", DEMO / "run2.parquet"
 
 
