@@ -91,7 +91,8 @@ class Cause:
         near: By how much that may be off.
         scales: Factors that all torques need, which the lines must state: each within `GAIN_NEAR`,
             or three deviations of an oracle, but for a common factor, which rests on the masses of
-            a file that is off, within `COMMON_NEAR`; none if empty.
+            a file that is off, within `COMMON_NEAR`; none if empty. A line may say that the
+            motion hardly tells a factor of which the oracle's deviation is above `GAIN_NEAR`.
         deviations: Those of the oracle.
     """
 
@@ -114,7 +115,9 @@ class Cause:
         off = np.log(np.abs(diagnosis.correction.tau_scale)) - np.log(self.scales)
         common = np.median(off)
         near = np.maximum(GAIN_NEAR, 3.0 * np.array(self.deviations))
-        return bool(np.all(np.abs(off - common) < near) and abs(common) < COMMON_NEAR)
+        untold = [j for s in diagnosis.steps for j in getattr(s.step, "untold", ())]
+        hard = np.isin(range(len(off)), untold) & (np.array(self.deviations) > GAIN_NEAR)
+        return bool(np.all((np.abs(off - common) < near) | hard) and abs(common) < COMMON_NEAR)
 
     def is_meant(self, name: str, about: str, value: float | None) -> bool:
         """Return whether a finding's name, joints and number are this cause's."""

@@ -467,7 +467,7 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
 def test_a_number_is_polished_where_refining_it_settles(settled: bool) -> None:
     fit = SimpleNamespace(sigma=None, settled=settled)
     search: Any = SimpleNamespace(
-        hypotheses=SimpleNamespace(settle=lambda c: fit, fit=lambda c, sigma: fit),
+        hypotheses=SimpleNamespace(settle=lambda c, common=True: fit, fit=lambda c, sigma: fit),
         refined=lambda step, base, fit: (step.moved(0.1), fit),
     )
     steps = (PositionOffset((1,), 0.3), PositionScale((2,), 0.5))

@@ -103,6 +103,18 @@ def test_the_right_cause_is_named_and_no_other(kind: str) -> None:
     assert all(f.sure is None or f.sure <= 0.99 for f in found.findings)
 
 
+def test_gains_that_a_motion_hardly_tells_are_not_stated() -> None:
+    """Each torque has a unit of its own, and wrists that carry little are mostly friction."""
+    log = Log("ur10", "in class", 31, "per mille")
+    made, found = faulty(log, DURATION), examined(log)
+    (step,) = [s.step for s in found.steps]
+    (said,) = [f for f in found.findings if f.name == "wrong torque gain"]
+    assert made.causes[0].is_said(found) and step.untold
+    assert all(0.15 < made.causes[0].deviations[j] for j in step.untold)
+    assert not any(found.robot.joints[j] in said.about for j in step.untold)
+    assert "hardly tells that of" in said.message
+
+
 def test_a_zero_off_by_three_degrees_is_found_where_gravity_tells_it() -> None:
     e = experiment("panda", DISTURBING, SEED, duration=DURATION)
     shift = np.deg2rad(3.0) * np.eye(len(e.joints))[1]

@@ -425,6 +425,12 @@ class TorqueGain(CorrectionStep):
     is_factor = True
     is_continuous = True
     values: tuple[float, ...] = ()  # factor of each of its joints
+    untold: tuple[int, ...] = ()  # those of its joints whose factor the motion hardly tells
+
+    @property
+    def told(self) -> tuple[int, ...]:
+        """Those of its joints whose factor the motion tells."""
+        return tuple(j for j in self.joints if j not in self.untold)
 
     @property
     def number(self) -> float:
@@ -462,10 +468,11 @@ class TorqueGain(CorrectionStep):
     def describe(self, log: Context) -> Description:
         """Return its description for the user."""
         by_joint = dict(zip(self.joints, self.values, strict=True))
-        factors = ", ".join(f"'{log.joints[j]}' {1.0 / x:.4g}" for j, x in by_joint.items())
+        factors = ", ".join(f"'{log.joints[j]}' {1.0 / by_joint[j]:.4g}" for j in self.told)
+        untold = f" (this motion hardly tells that of {log.about(self.untold)})"
         return Description(
             "wrong torque gain",
-            f"the torque {factors} times too large",
+            f"the torque {factors} times too large{untold if self.untold else ''}",
             "look at gear ratios, gains and units: are they currents, or per mille of what drives "
             "are rated?"
             if len(by_joint) > 1

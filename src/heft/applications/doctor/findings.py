@@ -104,7 +104,7 @@ class Physics:
             described.name,
             f"{described.what}: with that {proof.after:.1%} instead of {proof.before:.1%} of the "
             f"torque of '{proof.channel}' is not explained{like}",
-            about=log.about(step.joints),
+            about=log.about(step.told if isinstance(step, TorqueGain) else step.joints),
             severity="spoils" if spoils else "warns",
             evidence={
                 "evidence": proof.evidence,

@@ -451,31 +451,62 @@ class Search:
         return step, fit
 
     def _by_gains(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
+        step, fit = self._followed(step, base, fit)
+        if len(step.joints) == 1:
+            return step, fit
+        # Where most of a torque is friction, its gain can rest far from the best one.
+        for k in range(len(step.joints)):
+            for factor in self.settings.gain_factors:
+                values = np.array(step.values)
+                values[k] *= factor
+                moved = replace(step, values=tuple(values.tolist()))
+                new = self.hypotheses.fit(moved.apply(base), fit.sigma, fit.objective)
+                if new.objective < fit.objective - BETTER:
+                    step, fit = self._followed(moved, base, new)
+        return self._needed(step, base, fit)
+
+    def _followed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
         for _ in range(self.settings.refinements):
             better = self.proposals.followed_gain(step, fit)
             new = self.hypotheses.fit(better.apply(base), fit.sigma)
             if not new.objective < fit.objective - BETTER:
                 break
             step, fit = better, new
-        return self._needed(step, base, fit) if len(step.joints) > 1 else (step, fit)
+        return step, fit
 
     def _needed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
-        """Return gains of those joints whose torque is none of the others' scale."""
-        least, values = self.settings.acceptance, np.array(step.values) / np.median(step.values)
+        """Return gains of those joints whose torque is none of the others' scale.
 
-        def fitted(values: Array) -> Fit:
-            gains = replace(step, values=tuple(float(x) for x in values))
-            return self.hypotheses.fit(gains.apply(base), fit.sigma)
+        Where that is most of them, each torque has a scale of its own, and all gains stay.
+        """
+        least, measured = self.settings.acceptance.small_evidence, self.hypotheses.evidence.channels
 
-        every, kept = fitted(values), values.copy()
-        for k in range(len(values)):
-            one = np.arange(len(values)) == k
-            gain = fitted(np.where(one, 1.0, values)).objective - every.objective
-            if gain < least.small_evidence:
-                kept[k] = 1.0
-        off = np.flatnonzero(kept != 1.0)
-        joints, gains = (tuple(x[k] for k in off) for x in (step.joints, kept.tolist()))
-        return TorqueGain(joints, gains), fitted(kept)
+        def fitted(values: Array) -> tuple[TorqueGain, Fit]:
+            off = tuple(int(k) for k in np.flatnonzero(values != 1.0))
+            gains = TorqueGain(off, tuple(float(values[k]) for k in off))
+            return gains, self.hypotheses.fit(gains.apply(base), fit.sigma)
+
+        every = np.ones(len(base.tau_scale))
+        every[list(step.joints)] = step.values
+        values = every.copy()
+        values[list(measured)] /= np.median(every[list(measured)])
+        kept, best = fitted(values)
+        for k in kept.joints:
+            values[k], own = 1.0, values[k]
+            gains, without = fitted(values)
+            if without.objective - best.objective < least:
+                kept, best = gains, without
+            else:
+                values[k] = own
+        if 2 * len(kept.joints) <= len(measured):
+            return kept, best
+
+        def is_told(k: int) -> bool:
+            at = np.arange(len(every)) == k
+            trials = (fitted(np.where(at, x, 1.0) * every)[1] for x in (0.5, 2.0))
+            return all(trial.objective - fit.objective > least for trial in trials)
+
+        return replace(step, untold=tuple(k for k in step.joints if not is_told(k))), fit
 
     def _snapped(self, step: TorqueGain, fit: Fit, base: Correction) -> Tried:
         """Return one joint's gain as the size of a unit, where that explains as much."""
@@ -574,8 +605,10 @@ class Search:
     ) -> tuple[CorrectionStep, ...]:
         """Return the steps, each with its parameter refined given all the others."""
         kept = list(steps)
-        best = self.hypotheses.settle(combined(start, kept))
-        for k, step in enumerate(steps if len(steps) > 1 else ()):
+        # Where each torque has a scale of its own, what is left is no fault's: rows tell more.
+        several = any(isinstance(s, TorqueGain) and len(s.joints) > 1 for s in steps)
+        best = self.hypotheses.settle(combined(start, kept), common=not several)
+        for k, step in enumerate(steps if len(steps) > 1 or several else ()):
             base = combined(start, [s for j, s in enumerate(kept) if j != k])
             fit = self.hypotheses.fit(step.apply(base), best.sigma)
             better, fit = self.refined(step, base, fit)

@@ -191,6 +191,8 @@ class CorrectionSearch:
     # step of an offset above which its refinement has not converged [rad]
     unsettled_rad: float = 0.1
     refinements: int = 5  # number of Gauss-Newton steps of an offset or tilt
+    # factors of one of several gains from which its refinement starts anew
+    gain_factors: tuple[float, ...] = (0.03, 0.1, 0.3, 3.0, 10.0)
     narrowings: int = 6  # number of comparisons of a factor or delay with one on each side
     # number of joints, those explained worst, of which single ones and pairs are tried
     suspects: int = 10
