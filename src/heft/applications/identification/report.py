@@ -34,6 +34,7 @@ from heft.display import (
 from heft.dynamics import FRICTION, body_poses
 from heft.estimators import stated_numbers
 from heft.fit import NORMAL, Limit, Limits, Settings
+from heft.information import Check
 
 from . import contract
 from .contract import Contract, percent
@@ -118,9 +119,7 @@ def _wrapped(sentences: str) -> str:
 def _remarks(result: Identification, room: float) -> list[str]:
     """Return what else is to be known; beyond some lines the names of the rest."""
     notes = [f"note: {note}" for note in (*result.problem.plant.robot.notes, *result.notes)]
-    wrong, paths = verdict.not_passed(result.checks), _paths(result)
-    if "model" in paths:
-        wrong = [line.replace("heft check", check_command(paths)) for line in wrong]
+    wrong = verdict.not_passed(_checks(result))
     lines = [*_unusual(result), *(wrong or ["all checks passed"]), *notes]
     ends = [*accumulate(line.count("\n") + 1 for line in lines)]
     if ends[-1] <= room:
@@ -129,6 +128,13 @@ def _remarks(result: Identification, room: float) -> list[str]:
     names = Counter(line.partition(":")[0] for line in lines[shown:])
     more = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
     return [*lines[:shown], f"… more ({more}): --explain says it, or report.html"]
+
+
+def _checks(result: Identification) -> list[Check]:
+    """Return the checks, with `heft check` as it is to be typed."""
+    paths = _paths(result)
+    typed = check_command(paths) if "model" in paths else "heft check"
+    return [replace(c, message=c.message.replace("heft check", typed)) for c in result.checks]
 
 
 def _errors(stated: Contract) -> str:
@@ -252,7 +258,8 @@ def html(result: Identification) -> str:
         held_out=bool(result.validation),
         headline=_errors(stated),
         elsewhere=_elsewhere(stated),
-        **verdict.for_page(result.checks),
+        advice=next_motion(result, Path("identified")),
+        **verdict.for_page(_checks(result)),
         notes=(*robot.notes, *result.notes),
         missed=contract.missed(stated),
         scores=contract.scores(stated),
@@ -289,18 +296,18 @@ def html(result: Identification) -> str:
 def next_motion(result: Identification, out: Path) -> str:
     """Return a line with the command that designs the next motion; empty if nothing is left.
 
-    Links are named of which most numbers are the model file's, although motion could tell them.
+    Links are named of which most numbers are the model file's, although motion could tell them:
+    one whose mass has no effect shows at most an inertia that is added to a rotor's.
     """
     robot, paths = result.problem.plant.robot, _paths(result)
     if robot.tree.free_base or robot.options.sensor or "model" not in paths:
         return ""  # motions are designed for what joints' torques show
-    unseen = Counter(
-        str(entry["name"]).partition(f".{kind}")[0]
-        for entry in parameter_entries(result)
-        for kind in ("mass", "com.", "inertia.")
-        if entry["seen"] == "prior" and f".{kind}" in entry["name"]
-    )
-    links = [name for name, _ in unseen.most_common(3)]
+    held = {
+        name: sum(entry["seen"] == "prior" for entry in entries)
+        for name, entries in contract.bodies({"parameters": [*parameter_entries(result)]})
+        if entries[0]["seen"] != "not at all"
+    }
+    links = [name for name in sorted(held, key=lambda name: -held[name])[:3] if held[name]]
     if not links:
         return ""
     words = ["heft", "excite", *paths["model"]]
@@ -373,10 +380,10 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
     drawn = min(len(result.traces), DRAWN_LOGS) * len(trace.curves)
     for c, curve in enumerate(trace.curves):
         unit = _unit(result, curve.name)
-        title = f"{curve.name}: rms error {_rms_error(trace, c, unit)}"
+        title = f"{curve.name}: rms {_rms_error(trace, c, unit)}"
         label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-        # 300 000 points over all curves of a page, of sixteen bytes each
-        shown, start = curve.thinned(300_000 // drawn), float(trace.curves[0].time[0])
+        # 100 000 points over all curves of a page, of twenty-two bytes each: it has 3 MB at most
+        shown, start = curve.thinned(100_000 // drawn), float(trace.curves[0].time[0])
         yield over_time(shown, start, title, f"time {number}", label)
 
 
