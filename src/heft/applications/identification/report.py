@@ -74,7 +74,7 @@ def _folded(links: Table) -> tuple[Table, list[str]]:
     if len(unseen) <= 6:
         return links, []
     names = textwrap.wrap(", ".join(r[0] for r in unseen), 96)
-    line = f"{len(unseen)} links of which these logs show nothing keep the model file's numbers:"
+    line = f"{len(unseen)} links that these logs do not excite keep the model file's values:"
     seen = replace(links, rows=[r for r in rows if r[-1] != "0%"])
     return seen, ["\n".join([line, *names])]
 
@@ -99,7 +99,7 @@ def text(result: Identification, explain: bool = False) -> str:
             parts += [table(shown.head, shown.rows), _wrapped(LEGENDS[name])]
     head = _wrapped(
         f"{result.problem.plant.robot.name}: {result.verdict}. {_errors(stated)}"
-        f"Expected in slow motion: {_elsewhere(stated)}."
+        f"Expected error in slow motion: {_elsewhere(stated)}."
     )
     room = MOST_LINES - head.count("\n") - 1 - sum(part.count("\n") + 2 for part in parts)
     # two lines of checks that did not pass, and of notes, however long the tables are
@@ -151,7 +151,7 @@ def _elsewhere(stated: Contract) -> str:
     share = f"{percent(predicted['total'])} of all torque"
     joints = {j: e for j, e in predicted["per_joint"].items() if e is not None}
     worst = max(joints, key=lambda j: joints[j], default=None)
-    return share if worst is None else f"{share}, {percent(joints[worst])} of {worst}'s"
+    return share if worst is None else f"{share}, {percent(joints[worst])} for {worst}, the worst"
 
 
 def _paths(result: Identification) -> dict[str, list[str]]:
@@ -316,7 +316,7 @@ def next_motion(result: Identification, out: Path) -> str:
     words += [] if robot.own_names else ["--given", str(out)]
     words += ["--for", *links]
     asked = ", ".join(links)
-    return f"Another motion could tell more of {asked}; to design it: {shlex.join(words)}"
+    return f"Poorly excited: {asked}; to design a motion for them: {shlex.join(words)}"
 
 
 def _logs(result: Identification) -> list[dict[str, object]]:
