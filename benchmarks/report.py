@@ -4,7 +4,7 @@
 
 A seven-joint arm is simulated at 1 kHz, for 20 s and for a million samples; each report is opened
 in headless Chromium, from the file to the last plot drawn, with all plots unfolded. `--pictures`
-also writes those of each page, light and dark, where viser is installed those of `heft view`, and with
+also writes those of each page, light and dark, of `heft view` where viser is installed, and with
 HEFT_DATA a picture of each measured robot, into `docs/pictures`.
 """
 
@@ -132,9 +132,9 @@ def write_pictures(folder: Path) -> None:
     replay = ["payload", "--live", "--sensor", sensor, "--replay", log_, "--speed", "0.15"]
     with served([*replay, "--serve"]) as address, browser() as running:
         picture(running, "live", address, "", "#mass:has-text('±')")
-    with team(folder) as config, served(["coop", "watch", "--config", config]) as address:
-        with browser() as running:
-            picture(running, "watch", address, "", "#mass:has-text('±')")
+    watch = ["coop", "watch", "--config"]
+    with team(folder) as config, served([*watch, config]) as address, browser() as running:
+        picture(running, "watch", address, "", "#mass:has-text('±')")
     shows = ["view", DEMO / "arm.urdf", DEMO / "run1.parquet", "--no-open"]
     try:
         for ending, more in (("", ()), ("-dark", ("--dark",))):
@@ -183,19 +183,17 @@ def served(arguments: Sequence[str | Path]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def team(folder: Path) -> Iterator[Path]:
-    """Run the nodes of three robots that hold one load, on their simulated logs; yield team.toml."""
+    """Run the nodes of three robots that hold a load, on their simulated logs; yield their file."""
     config = folder / "nodes.toml"
     pairs = [["robot0", "robot1"], ["robot1", "robot2"], ["robot2", "robot0"]]
     robots = "".join(f'[[robot]]\nname = "robot{k}"\n' for k in range(3))
     config.write_text(f"edges = {pairs}\n{robots}", encoding="utf-8")
+    call = [sys.executable, "-m", "heft", "coop", "node", "--config", str(config)]
+    logs = {f"robot{k}": str(folder / "run" / f"robot{k}.parquet") for k in range(3)}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     nodes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "heft", "coop", "node", "--id", f"robot{k}"]
-            + ["--config", str(config), "--replay", str(folder / "run" / f"robot{k}.parquet")],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for k in range(3)
+        subprocess.Popen([*call, "--id", name, "--replay", path], **quiet)
+        for name, path in logs.items()
     ]
     yield config
     for node in nodes:

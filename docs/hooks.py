@@ -258,6 +258,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def robot_reports() -> Iterator[tuple[str, str]]:
     """Yield each measured robot's name and report, of logs in the folder named by HEFT_DATA."""
     from benchmarks.arms import ROBOTS, data_folder
+
     from heft.applications.identification import identify, report
 
     for name, cases_of in ROBOTS.items():

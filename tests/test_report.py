@@ -279,6 +279,15 @@ def test_what_the_model_file_predicts_is_the_curve_that_its_error_is_of(
         assert error / size == pytest.approx(errors.written.per_joint[curve.name], rel=1e-3)
 
 
+def test_a_held_out_part_of_a_fitted_file_is_shown_as_held_out(found: Identification) -> None:
+    first, second = found.traces
+    logs = report._logs(replace(found, traces=(first, replace(second, path=first.path))))
+    assert [(log["name"], log["role"]) for log in logs] == [
+        ("run1.parquet", "held out"),
+        ("run1.parquet", "fitted"),
+    ]
+
+
 def test_a_page_folds_what_is_long_and_a_wide_table_says_that_it_scrolls(
     written: Path, chromium: object
 ) -> None:

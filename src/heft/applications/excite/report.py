@@ -42,7 +42,7 @@ def text_of(excited: Excited, model: Path, out: Path) -> str:
     lines += [_predictions_head(excited), table(head, rows), ""]
     if excited.untold:
         lines += [
-            f"Structurally unidentifiable, by any motion of these joints: {by_link(excited.untold)}.",
+            f"Structurally unidentifiable, by any motion: {by_link(excited.untold)}.",
             "",
         ]
     if made.interrupted:
@@ -67,8 +67,8 @@ def _sentences(excited: Excited) -> Iterator[str]:
     made, planned = excited.design, excited.planned
     count = len(made.random)
     yield (
-        "Certified in continuous time, for the motion as commanded: tracking errors must stay below "
-        "the margin of clearance, which is between capsules around links."
+        "Certified in continuous time, for the motion as commanded: tracking errors must stay "
+        "below the margin of clearance, which is between capsules around links."
     )
     yield (
         f"As informative as the best of {count} random motions within the same limits, recorded "

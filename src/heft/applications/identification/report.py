@@ -321,31 +321,28 @@ def next_motion(result: Identification, out: Path) -> str:
 
 def _logs(result: Identification) -> list[dict[str, object]]:
     """Return the plots of each log that is drawn, those that the fit did not see first."""
-    fitted = _fitted(result)
-    traces = sorted(result.traces[:DRAWN_LOGS], key=lambda trace: trace.path in fitted)
+    traces = sorted(_traces(result)[:DRAWN_LOGS], key=lambda traced: traced[1])
     return [
         {
             "name": Path(trace.path).name,
-            "role": "fitted" if trace.path in fitted else "held out",
+            "role": "fitted" if fitted else "held out",
             "torque": _plots_of_torque(result, number, trace),
             "spectra": spectra(
                 trace, {c.name: _unit(result, c.name) for c in trace.curves}, f"frequency {number}"
             ),
         }
-        for number, trace in enumerate(traces)
+        for number, (trace, fitted) in enumerate(traces)
     ]
 
 
 def _plots_of_friction(result: Identification) -> Iterator[Plot]:
     """Yield friction over velocity of each drive: data, full model with 95 % band, simple model."""
     simple = result.friction["simple"]
-    fitted = _fitted(result)
+    traces = [trace for trace, fitted in _traces(result) if fitted]
     for drive in result.problem.plant.robot.drives:
         if not drive.friction:
             continue
-        data = [
-            s for t in result.traces if t.path in fitted for s in t.sliding if s.name == drive.name
-        ]
+        data = [s for trace in traces for s in trace.sliding if s.name == drive.name]
         top = max((abs(end) for s in data for end in s.fastest), default=None)
         curve = friction_curve(result, drive, top)
         velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
@@ -430,5 +427,10 @@ def _unit(result: Identification, channel: str) -> str:
     return "N" if channel in linear else "N·m"
 
 
-def _fitted(result: Identification) -> set[str]:
-    return {r.name for r in result.problem.recordings}
+def _traces(result: Identification) -> list[tuple[Trace, bool]]:
+    """Return the logs' curves, and whether each was fitted: parts of one file have one name."""
+    left, traces = Counter(r.name for r in result.problem.recordings), []
+    for trace in result.traces:  # those fitted come first
+        traces.append((trace, left[trace.path] > 0))
+        left[trace.path] -= 1
+    return traces
