@@ -145,16 +145,10 @@ class Tracer:
     def add(self, s: Stretch) -> None:
         """Add the next stretch."""
         points = max(CURVE_POINTS * len(s.time) // self._rows, 8)
-        before = None if self._before is None else s.predicted[self._before]
+        kinds = [0] if self._before is None else [0, self._before]
         self._curves.append(
             [
-                Curve(
-                    name,
-                    s.time,
-                    s.measured[:, c],
-                    s.predicted[0, :, c],
-                    None if before is None else before[:, c],
-                ).thinned(points)
+                Curve(name, s.time, s.measured[:, c], *s.predicted[kinds, :, c]).thinned(points)
                 for c, name in enumerate(self._channels)
             ]
         )

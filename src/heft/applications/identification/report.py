@@ -302,12 +302,12 @@ def next_motion(result: Identification, out: Path) -> str:
     robot, paths = result.problem.plant.robot, _paths(result)
     if robot.tree.free_base or robot.options.sensor or "model" not in paths:
         return ""  # motions are designed for what joints' torques show
-    held = {
+    assumed = {
         name: sum(entry["seen"] == "prior" for entry in entries)
         for name, entries in contract.bodies({"parameters": [*parameter_entries(result)]})
         if entries[0]["seen"] != "not at all"
     }
-    links = [name for name in sorted(held, key=lambda name: -held[name])[:3] if held[name]]
+    links = [name for name in sorted(assumed, key=lambda n: -assumed[n])[:3] if assumed[name]]
     if not links:
         return ""
     words = ["heft", "excite", *paths["model"]]
@@ -429,8 +429,8 @@ def _unit(result: Identification, channel: str) -> str:
 
 def _traces(result: Identification) -> list[tuple[Trace, bool]]:
     """Return the logs' curves, and whether each was fitted: parts of one file have one name."""
-    left, traces = Counter(r.name for r in result.problem.recordings), []
+    count, traces = Counter(r.name for r in result.problem.recordings), []
     for trace in result.traces:  # those fitted come first
-        traces.append((trace, left[trace.path] > 0))
-        left[trace.path] -= 1
+        traces.append((trace, count[trace.path] > 0))
+        count[trace.path] -= 1
     return traces
