@@ -211,7 +211,7 @@ def sample(
     own: IdentifiedWith = None,
     quiet: Quiet = False,
 ) -> None:
-    """Sample physically consistent model files from the posterior.
+    """Sample physically consistent model files from the uncertainty.
 
     Parameters
     ----------
