@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 JOBS ?= 3
 
-.PHONY: demo test lint bench docs lock wheel clean
+.PHONY: demo test lint bench docs docs-with-reports lock wheel clean
 
 demo: $(STAMP)
 	$(BIN)/heft demo --out demo-out
@@ -32,6 +32,11 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
+
+# With the report of each measured robot, made of the logs in HEFT_DATA. Reports hold curves of these
+# logs: whether a site with them may be published is for the logs' licences to say.
+docs-with-reports:
+	HEFT_REPORTS=1 $(MAKE) docs
 
 # What would be published, for this Python: kernels come compiled.
 wheel: $(STAMP)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -179,7 +180,10 @@ def missed() -> list[str]:
 
 
 def gallery() -> list[str]:
-    """Return a section for each measured robot: picture, errors before and after, command."""
+    """Return a section for each measured robot: picture, errors before and after, command.
+
+    Their reports are linked where the site is built with them (`make docs-with-reports`).
+    """
     from benchmarks.arms import ROBOTS
 
     stored, lines = rows("real_data"), list[str]()
@@ -205,6 +209,8 @@ def gallery() -> list[str]:
             lines.append(f"| {predictor} | {' | '.join(cells)} |")
         command = f"HEFT_DATA=data python -m benchmarks.real_data --robots {robot}"
         lines += ["", "```text", command, "```", ""]
+        if "HEFT_REPORTS" in os.environ:
+            lines += [f"[Report of the first split](reports/{robot}.html), one file.", ""]
     return lines
 
 

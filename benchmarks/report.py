@@ -4,7 +4,7 @@
 
 A seven-joint arm is simulated at 1 kHz, for 20 s and for a million samples; each report is opened
 in headless Chromium, from the file to the last plot drawn, with all plots unfolded. `--pictures`
-also writes those of each page, light and dark, where viser is installed `view.png`, and with
+also writes those of each page, light and dark, of `heft view` where viser is installed, and with
 HEFT_DATA a picture of each measured robot, into `docs/pictures`.
 """
 
@@ -132,9 +132,14 @@ def write_pictures(folder: Path) -> None:
     replay = ["payload", "--live", "--sensor", sensor, "--replay", log_, "--speed", "0.15"]
     with served([*replay, "--serve"]) as address, browser() as running:
         picture(running, "live", address, "", "#mass:has-text('±')")
+    watch = ["coop", "watch", "--config"]
+    with team(folder) as config, served([*watch, config]) as address, browser() as running:
+        picture(running, "watch", address, "", "#mass:has-text('±')")
+    shows = ["view", DEMO / "arm.urdf", DEMO / "run1.parquet", "--no-open"]
     try:
-        with served(["view", DEMO / "arm.urdf", DEMO / "run1.parquet", "--no-open"]) as address:
-            view(address)
+        for ending, more in (("", ()), ("-dark", ("--dark",))):
+            with served([*shows, *more]) as address:
+                view(address, f"view{ending}")
     except RuntimeError:  # no address was printed
         sys.stderr.write("viser is not installed: view.png stays as it is\n")
 
@@ -149,7 +154,7 @@ def picture(running: object, name: str, address: str, part: str, ready: str = "b
             seen.page.locator(ready).wait_for()
             seen.page.wait_for_timeout(3000 if ready != "body" else 500)
             (seen.page.locator(part) if part else seen.page).screenshot(path=out)
-        Image.open(out).convert("RGB").quantize(128).save(out, optimize=True)
+        Image.open(out).convert("RGB").quantize(128, kmeans=2).save(out, optimize=True)
 
 
 def changing() -> tuple[Path, Path]:
@@ -176,14 +181,34 @@ def served(arguments: Sequence[str | Path]) -> Iterator[str]:
     server.wait(10.0)
 
 
-def view(address: str) -> None:
+@contextlib.contextmanager
+def team(folder: Path) -> Iterator[Path]:
+    """Run the nodes of three robots that hold a load, on their simulated logs; yield their file."""
+    config = folder / "nodes.toml"
+    pairs = [["robot0", "robot1"], ["robot1", "robot2"], ["robot2", "robot0"]]
+    robots = "".join(f'[[robot]]\nname = "robot{k}"\n' for k in range(3))
+    config.write_text(f"edges = {pairs}\n{robots}", encoding="utf-8")
+    call = [sys.executable, "-m", "heft", "coop", "node", "--config", str(config)]
+    logs = {f"robot{k}": str(folder / "run" / f"robot{k}.parquet") for k in range(3)}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    nodes = [
+        subprocess.Popen([*call, "--id", name, "--replay", path], **quiet)
+        for name, path in logs.items()
+    ]
+    yield config
+    for node in nodes:
+        node.send_signal(signal.SIGINT)
+        node.wait(10.0)
+
+
+def view(address: str, name: str) -> None:
     """Write a picture of `heft view`."""
     with browser(*THREE_DIMENSIONS) as running, opened(running, address, 1000, 640) as seen:
         seen.page.get_by_text("masses").wait_for()
         seen.page.locator(".mantine-Notification-root button").first.click()  # no GPU here
         moment = "Math.max(...[...document.querySelectorAll('input')].map((i) => +i.value || 0))"
         seen.page.wait_for_function(f"{moment} > 3")
-        seen.page.screenshot(path=PICTURES / "view.png")
+        seen.page.screenshot(path=PICTURES / f"{name}.png")
 
 
 @benchmark({"ARM": "two joints", "SECONDS": 2.0, "MANY": 20_000, "REPEATS": 1})

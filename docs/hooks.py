@@ -243,6 +243,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/commands.md": command_page(),
         "reference/index.md": python,
     }
+    if "HEFT_REPORTS" in os.environ:
+        made |= {f"reports/{name}.html": page for name, page in robot_reports()}
     for place, content in made.items():
         files.append(File.generated(config, place, content=content))
     for name in modules():
@@ -251,6 +253,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         file.inclusion = InclusionLevel.NOT_IN_NAV
         files.append(file)
     return files
+
+
+def robot_reports() -> Iterator[tuple[str, str]]:
+    """Yield each measured robot's name and report, of logs in the folder named by HEFT_DATA."""
+    from benchmarks.arms import ROBOTS, data_folder
+
+    from heft.applications.identification import identify, report
+
+    for name, cases_of in ROBOTS.items():
+        case = next(iter(cases_of(data_folder())))
+        yield name, report.html(identify(case.robot, case.fit, case.score))
 
 
 def in_both(found: re.Match[str]) -> str:

@@ -98,7 +98,7 @@ def test_every_limit_is_proven_and_the_proof_is_stored(written: tuple[Excited, P
     tightest = {c.quantity.removeprefix("least "): c.margin for c in found.tightest}
     assert tightest == {kind: min(some) for kind, some in margins.items()} != {}
     shown = text_of(found, Path("arm one.urdf"), Path("out"))
-    assert "proven" in shown and "nats more information" in shown
+    assert "proven" in shown and "times as long (log det" in shown
     assert "heft view 'arm one.urdf' out/motion.parquet" in shown
 
 

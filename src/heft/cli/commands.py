@@ -211,7 +211,7 @@ def sample(
     own: IdentifiedWith = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw consistent model files from the uncertainty.
+    """Sample physically consistent model files from the uncertainty.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def export(
     own: IdentifiedWith = None,
     python: Path | None = None,
 ) -> None:
-    """Write an identified robot in a simulator's own fields, and prove them on a log.
+    """Export an identified robot to a simulator's own fields, verified on a log.
 
     Parameters
     ----------

@@ -213,7 +213,7 @@ def watch(*, config: Path, port: int = 0) -> None:
         watch_team(config, port, stop, progress)
 
 
-fleet = App(name="fleet", help="Many robots, day by day: friction, drift, what a type is like.")
+fleet = App(name="fleet", help="Monitor many robots, day by day: friction, drift, scatter.")
 
 
 @fleet.command(name="identify")

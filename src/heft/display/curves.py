@@ -7,7 +7,8 @@ the greatest value stay, so that no peak is lost, however far the curve is thinn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +29,19 @@ class Curve:
     # measured, predicted: shape (n,) [N·m or N]
     measured: Array
     predicted: Array
+    before: Array | None = None  # predicted by the model file as it came, shape (n,) [N·m or N]
 
     def thinned(self, points: int) -> Curve:
         """Return the curve with about that many points, its peaks among them."""
-        kept = peaks(np.stack(self._curves), points)
-        return Curve(self.name, self.time[kept], self.measured[kept], self.predicted[kept])
+        drawn = [v for k, v in self.arrays.items() if k != "time"]
+        kept = peaks(np.stack([*drawn, self.measured - self.predicted]), points)
+        return replace(self, **{k: v[kept] for k, v in self.arrays.items()})
 
     @property
-    def _curves(self) -> tuple[Array, Array, Array]:
-        return self.measured, self.predicted, self.measured - self.predicted
+    def arrays(self) -> dict[str, Any]:
+        """The arrays that are there, by field."""
+        names = ("time", "measured", "predicted", "before")
+        return {k: v for k in names if (v := getattr(self, k)) is not None}
 
 
 @dataclass(frozen=True)
@@ -116,16 +121,18 @@ class Tracer:
         own: Sequence[tuple[str, int, int]],
         step: float,
         rows: int,
+        before: int | None = None,
     ) -> None:
         """Begin without data.
 
         Args:
+            before: Which of a stretch's kinds of prediction is the model file's, if one is.
             own: Of each joint with friction of its own: name, index among the measured channels,
                 index among all channels.
             step: Time between rows [s].
         """
         self._path, self._channels, self._own, self._step = path, channels, own, step
-        self._rows = max(rows, 1)
+        self._rows, self._before = max(rows, 1), before
         self._curves: list[list[Curve]] = []
         self._sliding: list[list[Sliding]] = []
         self._length = min(2048, 2 ** max(int(np.log2(self._rows / 8.0)), 4))
@@ -138,9 +145,10 @@ class Tracer:
     def add(self, s: Stretch) -> None:
         """Add the next stretch."""
         points = max(CURVE_POINTS * len(s.time) // self._rows, 8)
+        kinds = [0] if self._before is None else [0, self._before]
         self._curves.append(
             [
-                Curve(name, s.time, s.measured[:, c], s.predicted[0, :, c]).thinned(points)
+                Curve(name, s.time, s.measured[:, c], *s.predicted[kinds, :, c]).thinned(points)
                 for c, name in enumerate(self._channels)
             ]
         )
@@ -194,12 +202,8 @@ def _joined(parts: Sequence[Curve]) -> Curve:
     def line(pieces: Sequence[Array]) -> Array:
         return np.concatenate([v for piece in pieces for v in (piece, gap)][:-1])
 
-    return Curve(
-        parts[0].name,
-        line([p.time for p in parts]),
-        line([p.measured for p in parts]),
-        line([p.predicted for p in parts]),
-    )
+    joined: dict[str, Any] = {k: line([p.arrays[k] for p in parts]) for k in parts[0].arrays}
+    return replace(parts[0], **joined)
 
 
 def _together(parts: Sequence[Sliding]) -> Sliding:

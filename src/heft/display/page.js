@@ -8,6 +8,7 @@
     return new Float32Array(bytes.buffer);
   });
   const all = [];  // everything that is drawn, for changes of theme
+  const hidden = new Set();  // roles of curves that a box of the page leaves out
 
   // Colours are variables of the style sheet; only a property of an element resolves them.
   const probe = document.createElement("i");
@@ -23,17 +24,15 @@
   };
   const repaint = () => { colours.clear(); all.forEach((one) => one.draw()); };
 
-  const prepare = (canvas, height) => {
-    const width = canvas.clientWidth, scale = window.devicePixelRatio || 1;
+  const prepare = (canvas) => {
+    const width = canvas.clientWidth, height = canvas.clientHeight, scale = window.devicePixelRatio || 1;
     const w = Math.round(width * scale), h = Math.round(height * scale);
-    if (canvas.width !== w || canvas.height !== h) {
-      canvas.width = w; canvas.height = h; canvas.style.height = `${height}px`;
-    }
+    if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
     const pen = canvas.getContext("2d");
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
     pen.font = "12px system-ui, sans-serif";
-    return [pen, width];
+    return [pen, width, height];
   };
   const number = (x) => {
     const size = Math.abs(x);
@@ -61,13 +60,13 @@
       this.output = figure.querySelector("output");
       const x = (v) => spec.log_x ? Math.log10(v) : v;
       const y = (v) => spec.log_y ? Math.log10(v) : v;
-      this.series = spec.series.map((s) => {
+      this.every = spec.series.map((s) => {
         const own = arrays[s.y];
         const values = s.minus === null ? own : own.map((v, k) => v - arrays[s.minus][k]);
         return { ...s, x: arrays[s.x].map(x), y: values.map(y), low: s.low === null ? null : arrays[s.low].map(y) };
       });
       let low = Infinity, high = -Infinity;
-      for (const s of this.series) for (const v of s.x) { if (v < low) low = v; if (v > high) high = v; }
+      for (const s of this.every) for (const v of s.x) { if (v < low) low = v; if (v > high) high = v; }
       if (!(high > low)) { low -= 0.5; high += 0.5; }
       if (!groups.has(spec.group)) groups.set(spec.group, { low, high, from: low, to: high, cursor: null, plots: [] });
       this.view = groups.get(spec.group);
@@ -77,6 +76,7 @@
       this.view.plots.push(this);
       this.listen();
     }
+    get series() { return this.every.filter((s) => !hidden.has(s.role)); }
     together(change) { change(this.view); this.view.plots.forEach((p) => p.draw()); }
     range() {
       let low = Infinity, high = -Infinity;
@@ -94,7 +94,7 @@
     }
     draw() {
       if (!this.canvas.clientWidth) return;  // closed for now; drawn when it opens
-      const height = 150, [pen, width] = prepare(this.canvas, height);
+      const [pen, width, height] = prepare(this.canvas);
       const left = this.spec.y_label ? 70 : 52, right = width - 10, top = 8, bottom = height - 36;
       const { from, to, cursor } = this.view, [low, high] = this.range();
       this.place = { left, right };
@@ -273,7 +273,7 @@
     }
     draw() {
       if (!this.canvas.clientWidth) return;
-      const height = 300, [pen, width] = prepare(this.canvas, height);
+      const [pen, width, height] = prepare(this.canvas);
       const shown = Object.fromEntries(this.boxes.map((b) => [b.name, b.checked]));
       const scale = 0.38 * this.zoom * Math.min(width / this.reach[0], height / this.reach[1]);
       const [st, ct, si, ci] = this.turns();
@@ -392,6 +392,11 @@
   for (const figure of document.querySelectorAll("figure[data-drawing]")) {
     const spec = content.drawings[Number(figure.dataset.drawing)];
     all.push(figure.classList.contains("scene") ? new Scene(figure, spec) : new Plot(figure, spec, groups));
+  }
+  for (const box of document.querySelectorAll("input[data-role]")) {
+    const set = () => { hidden[box.checked ? "delete" : "add"](box.dataset.role); repaint(); };
+    box.addEventListener("change", set);
+    set();
   }
   const drawn = new Map(all.map((one) => [one.canvas, one]));
   const sizes = new ResizeObserver((entries) => {  // at once, and whenever a width changes

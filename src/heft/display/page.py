@@ -95,6 +95,7 @@ class Table:
     rows: Iterable[Sequence[str]]  # cells, whose first column heads the row
     marked: Collection[int] = ()  # numbers of rows in bold
     sums: bool = False  # whether its first column holds sums, of which long ones are folded
+    shaded: bool = False  # whether its percentages are the fuller in colour the larger they are
 
 
 class Drawings:
@@ -145,8 +146,10 @@ def over_time(
         beside: What else is drawn, under these.
     """
     time = curve.time - start
+    written = curve.before
     series = (
         *beside,
+        *(() if written is None else (Series("model file", "before", time, written, "dashed"),)),
         Series("residual", "residual", time, curve.measured, minus=curve.predicted),
         Series("predicted", "predicted", time, curve.predicted, "broad"),
         Series("measured", "measured", time, curve.measured),

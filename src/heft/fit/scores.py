@@ -377,9 +377,10 @@ def scored(
     rows = 0
     every = [r.selecting_all() for r in problem.recordings]
     entire = problem.with_recordings(every, decimation=1)
+    before = models.index(BASELINES[0]) if BASELINES[0] in models else None
     tracers = [
-        Tracer(r.name, channels, own, entire.timelines[k].step, entire.timelines[k].used)
-        for k, r in enumerate(entire.recordings)
+        Tracer(r.name, channels, own, line.step, line.used, before)
+        for r, line in zip(entire.recordings, entire.timelines, strict=True)
     ]
     for stretch in predicted(entire):
         piece = _of_channels(stretch, sensed)

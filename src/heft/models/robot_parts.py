@@ -360,7 +360,7 @@ def _why_none(link: Link, element: Element) -> str:
         return f"its principal moments of inertia are {low:.3g}, {middle:.3g}, {high:.3g} kg·m²"
     return (
         f"the largest principal moment of inertia, {high:.3g} kg·m², is "
-        f"{high / (low + middle):.3g} times the sum of the two others"
+        f"{high / (low + middle):.6g} times the sum of the two others"
     )
 
 

@@ -16,7 +16,7 @@ function draw(update) {
     return drawn("line", {x1, y1, x2, y2}); });
   const nodes = update.robots.flatMap((name, k) => {
     const [x, y] = place(k);
-    return [drawn("circle", {cx: x, cy: y, r: 18,
+    return [drawn("circle", {cx: x, cy: y, r: 26,
       class: kind(update.states[k], update.silent_s[k])}), drawn("text", {x, y}, name)]; });
   at("graph").replaceChildren(...lines, ...nodes);
 }

@@ -218,8 +218,8 @@ def excite(
 
     progress("drawing random motions that break no limit")
     made = designed(asked, settings.task is not None)
-    better = "nats more" if is_information(settings) else "(natural logarithm) better"
-    progress(f"{made.gain:.3g} {better} than the best of {len(made.random)} random motions")
+    what = "log det of the information" if is_information(settings) else "criterion (logarithm)"
+    progress(f"{what}: {made.gain:+.3g} over the best of {len(made.random)} random motions")
     other = None
     if settings.compared and not made.interrupted:
         criterion = {"D": "condition"}.get(asked.criterion, "D") if settings.task is None else "D"

@@ -42,8 +42,7 @@ def text_of(excited: Excited, model: Path, out: Path) -> str:
     lines += [_predictions_head(excited), table(head, rows), ""]
     if excited.untold:
         lines += [
-            f"No motion of these joints tells {by_link(excited.untold)}: nothing that is measured "
-            "depends on them.",
+            f"Structurally unidentifiable, by any motion: {by_link(excited.untold)}.",
             "",
         ]
     if made.interrupted:
@@ -68,13 +67,13 @@ def _sentences(excited: Excited) -> Iterator[str]:
     made, planned = excited.design, excited.planned
     count = len(made.random)
     yield (
-        "Proven for all times of the motion as commanded; a controller must follow it closer than "
-        "the margin of clearance, which is between capsules around links."
+        "Certified in continuous time, for the motion as commanded: tracking errors must stay "
+        "below the margin of clearance, which is between capsules around links."
     )
     yield (
-        f"It carries {made.gain:.0f} nats more information than the best of {count} random motions "
-        f"within the same limits, as if that ran {excited.time_factor:.1f} times as long; "
-        f"{made.gain_over_median:.0f} more than the usual one."
+        f"As informative as the best of {count} random motions within the same limits, recorded "
+        f"{excited.time_factor:.1f} times as long (log det of the information {made.gain:+.0f}, "
+        f"{made.gain_over_median:+.0f} over the median one's)."
         if is_information(excited.settings)
         else f"Its criterion is {made.gain:.2f} above that of the best of {count} random motions, "
         f"{made.gain_over_median:.2f} above the usual one (natural logarithms)."

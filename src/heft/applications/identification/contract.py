@@ -24,7 +24,6 @@ MODELS = ("robot.toml", "robot.xml", "robot.urdf")  # the first that is there is
 JOINT = ("viscous", "coulomb", "offset", "armature")  # what is stated of each drive
 LEAST_SEEN = 0.25  # share of a mass's doubt that data took away, from which its ± is stated
 NOTHING = 1e-3  # share of a mass that is none
-SEEN_MARKS = {"alone": "●", "in combination": "◐", "prior": "○", "not at all": "–"}
 
 
 def packaged_schema() -> dict[str, Any]:
@@ -234,13 +233,13 @@ def all_numbers(contract: Contract) -> Table:
 
 
 def share_seen(contract: Contract) -> Table:
-    """Return how much of each number the data saw, and how."""
+    """Return how much of each number the data saw; a dash where it has no effect."""
     rows = [
-        [link, *(f"{SEEN_MARKS[e['seen']]} {gone(e['share']):.0%}" for e in entries)]
+        [link, *("–" if e["seen"] == "not at all" else f"{gone(e['share']):.0%}" for e in entries)]
         for link, entries in bodies(contract)
     ]
     head = ("link", "mass", "cx", "cy", "cz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
-    return Table("Share seen, and how", head, rows)
+    return Table("Share seen", head, rows, shaded=True)
 
 
 def base(contract: Contract) -> Table:

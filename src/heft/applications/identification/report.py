@@ -34,6 +34,7 @@ from heft.display import (
 from heft.dynamics import FRICTION, body_poses
 from heft.estimators import stated_numbers
 from heft.fit import NORMAL, Limit, Limits, Settings
+from heft.information import Check
 
 from . import contract
 from .contract import Contract, percent
@@ -73,7 +74,7 @@ def _folded(links: Table) -> tuple[Table, list[str]]:
     if len(unseen) <= 6:
         return links, []
     names = textwrap.wrap(", ".join(r[0] for r in unseen), 96)
-    line = f"{len(unseen)} links of which these logs show nothing keep the model file's numbers:"
+    line = f"{len(unseen)} links that these logs do not excite keep the model file's values:"
     seen = replace(links, rows=[r for r in rows if r[-1] != "0%"])
     return seen, ["\n".join([line, *names])]
 
@@ -98,7 +99,7 @@ def text(result: Identification, explain: bool = False) -> str:
             parts += [table(shown.head, shown.rows), _wrapped(LEGENDS[name])]
     head = _wrapped(
         f"{result.problem.plant.robot.name}: {result.verdict}. {_errors(stated)}"
-        f"Expected in slow motion: {_elsewhere(stated)}."
+        f"Expected error in slow motion: {_elsewhere(stated)}."
     )
     room = MOST_LINES - head.count("\n") - 1 - sum(part.count("\n") + 2 for part in parts)
     # two lines of checks that did not pass, and of notes, however long the tables are
@@ -118,9 +119,7 @@ def _wrapped(sentences: str) -> str:
 def _remarks(result: Identification, room: float) -> list[str]:
     """Return what else is to be known; beyond some lines the names of the rest."""
     notes = [f"note: {note}" for note in (*result.problem.plant.robot.notes, *result.notes)]
-    wrong, paths = verdict.not_passed(result.checks), _paths(result)
-    if "model" in paths:
-        wrong = [line.replace("heft check", check_command(paths)) for line in wrong]
+    wrong = verdict.not_passed(_checks(result))
     lines = [*_unusual(result), *(wrong or ["all checks passed"]), *notes]
     ends = [*accumulate(line.count("\n") + 1 for line in lines)]
     if ends[-1] <= room:
@@ -129,6 +128,13 @@ def _remarks(result: Identification, room: float) -> list[str]:
     names = Counter(line.partition(":")[0] for line in lines[shown:])
     more = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
     return [*lines[:shown], f"… more ({more}): --explain says it, or report.html"]
+
+
+def _checks(result: Identification) -> list[Check]:
+    """Return the checks, with `heft check` as it is to be typed."""
+    paths = _paths(result)
+    typed = check_command(paths) if "model" in paths else "heft check"
+    return [replace(c, message=c.message.replace("heft check", typed)) for c in result.checks]
 
 
 def _errors(stated: Contract) -> str:
@@ -145,7 +151,7 @@ def _elsewhere(stated: Contract) -> str:
     share = f"{percent(predicted['total'])} of all torque"
     joints = {j: e for j, e in predicted["per_joint"].items() if e is not None}
     worst = max(joints, key=lambda j: joints[j], default=None)
-    return share if worst is None else f"{share}, {percent(joints[worst])} of {worst}'s"
+    return share if worst is None else f"{share}, {percent(joints[worst])} for {worst}, the worst"
 
 
 def _paths(result: Identification) -> dict[str, list[str]]:
@@ -252,7 +258,8 @@ def html(result: Identification) -> str:
         held_out=bool(result.validation),
         headline=_errors(stated),
         elsewhere=_elsewhere(stated),
-        **verdict.for_page(result.checks),
+        advice=next_motion(result, Path("identified")),
+        **verdict.for_page(_checks(result)),
         notes=(*robot.notes, *result.notes),
         missed=contract.missed(stated),
         scores=contract.scores(stated),
@@ -289,18 +296,18 @@ def html(result: Identification) -> str:
 def next_motion(result: Identification, out: Path) -> str:
     """Return a line with the command that designs the next motion; empty if nothing is left.
 
-    Links are named of which most numbers are the model file's, although motion could tell them.
+    Links are named of which most numbers are the model file's, although motion could tell them:
+    one whose mass has no effect shows at most an inertia that is added to a rotor's.
     """
     robot, paths = result.problem.plant.robot, _paths(result)
     if robot.tree.free_base or robot.options.sensor or "model" not in paths:
         return ""  # motions are designed for what joints' torques show
-    unseen = Counter(
-        str(entry["name"]).partition(f".{kind}")[0]
-        for entry in parameter_entries(result)
-        for kind in ("mass", "com.", "inertia.")
-        if entry["seen"] == "prior" and f".{kind}" in entry["name"]
-    )
-    links = [name for name, _ in unseen.most_common(3)]
+    assumed = {
+        name: sum(entry["seen"] == "prior" for entry in entries)
+        for name, entries in contract.bodies({"parameters": [*parameter_entries(result)]})
+        if entries[0]["seen"] != "not at all"
+    }
+    links = [name for name in sorted(assumed, key=lambda n: -assumed[n])[:3] if assumed[name]]
     if not links:
         return ""
     words = ["heft", "excite", *paths["model"]]
@@ -309,36 +316,33 @@ def next_motion(result: Identification, out: Path) -> str:
     words += [] if robot.own_names else ["--given", str(out)]
     words += ["--for", *links]
     asked = ", ".join(links)
-    return f"Another motion could tell more of {asked}; to design it: {shlex.join(words)}"
+    return f"Poorly excited: {asked}; to design a motion for them: {shlex.join(words)}"
 
 
 def _logs(result: Identification) -> list[dict[str, object]]:
     """Return the plots of each log that is drawn, those that the fit did not see first."""
-    fitted = _fitted(result)
-    traces = sorted(result.traces[:DRAWN_LOGS], key=lambda trace: trace.path in fitted)
+    traces = sorted(_traces(result)[:DRAWN_LOGS], key=lambda traced: traced[1])
     return [
         {
             "name": Path(trace.path).name,
-            "role": "fitted" if trace.path in fitted else "held out",
+            "role": "fitted" if fitted else "held out",
             "torque": _plots_of_torque(result, number, trace),
             "spectra": spectra(
                 trace, {c.name: _unit(result, c.name) for c in trace.curves}, f"frequency {number}"
             ),
         }
-        for number, trace in enumerate(traces)
+        for number, (trace, fitted) in enumerate(traces)
     ]
 
 
 def _plots_of_friction(result: Identification) -> Iterator[Plot]:
     """Yield friction over velocity of each drive: data, full model with 95 % band, simple model."""
     simple = result.friction["simple"]
-    fitted = _fitted(result)
+    traces = [trace for trace, fitted in _traces(result) if fitted]
     for drive in result.problem.plant.robot.drives:
         if not drive.friction:
             continue
-        data = [
-            s for t in result.traces if t.path in fitted for s in t.sliding if s.name == drive.name
-        ]
+        data = [s for trace in traces for s in trace.sliding if s.name == drive.name]
         top = max((abs(end) for s in data for end in s.fastest), default=None)
         curve = friction_curve(result, drive, top)
         velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
@@ -373,10 +377,10 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
     drawn = min(len(result.traces), DRAWN_LOGS) * len(trace.curves)
     for c, curve in enumerate(trace.curves):
         unit = _unit(result, curve.name)
-        title = f"{curve.name}: rms error {_rms_error(trace, c, unit)}"
+        title = f"{curve.name}: rms {_rms_error(trace, c, unit)}"
         label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-        # 300 000 points over all curves of a page, of sixteen bytes each
-        shown, start = curve.thinned(300_000 // drawn), float(trace.curves[0].time[0])
+        # 100 000 points over all curves of a page, of twenty-two bytes each: it has 3 MB at most
+        shown, start = curve.thinned(100_000 // drawn), float(trace.curves[0].time[0])
         yield over_time(shown, start, title, f"time {number}", label)
 
 
@@ -423,5 +427,10 @@ def _unit(result: Identification, channel: str) -> str:
     return "N" if channel in linear else "N·m"
 
 
-def _fitted(result: Identification) -> set[str]:
-    return {r.name for r in result.problem.recordings}
+def _traces(result: Identification) -> list[tuple[Trace, bool]]:
+    """Return the logs' curves, and whether each was fitted: parts of one file have one name."""
+    count, traces = Counter(r.name for r in result.problem.recordings), []
+    for trace in result.traces:  # those fitted come first
+        traces.append((trace, count[trace.path] > 0))
+        count[trace.path] -= 1
+    return traces
