@@ -218,7 +218,7 @@ fleet = App(name="fleet", help="Many robots, day by day: friction, drift, what a
 
 @fleet.command(name="identify")
 def identify_fleet(
-    robots: Path,
+    robots: str,
     *,
     out: Path = Path("fleet"),
     engine: Literal["processes", "threads"] = "processes",
@@ -236,7 +236,8 @@ def identify_fleet(
     Parameters
     ----------
     robots
-        Folder TYPE/ROBOT/LOG with a model file in each TYPE, or a TOML of types and robots.
+        Folder TYPE/ROBOT/LOG with a model file in each TYPE, which may be s3://BUCKET/PREFIX, or a
+        TOML of types and robots.
     out
         Folder for the results; the next run goes on from it.
     engine

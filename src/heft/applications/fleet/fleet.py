@@ -22,13 +22,12 @@ from heft.estimators import TypeLaw
 from heft.files import json_text, locked, new_folder, require_own, write_text
 from heft.fit import Progress, silent
 
-from .catalog import Catalog
+from .catalog import TYPES, Catalog
 from .filing import Foreign, Misfiled, foreign_days, misfiled
 from .folding import FRICTION, Prepared
 from .reading import (
     KEPT,
     SEEN,
-    TYPES,
     FleetSettings,
     Read,
     Refused,
@@ -128,12 +127,12 @@ class Fleet:
 
 
 def identify(
-    place: Path, out: Path, settings: FleetSettings | None = None, progress: Progress = silent
+    place: Path | str, out: Path, settings: FleetSettings | None = None, progress: Progress = silent
 ) -> Fleet:
     """Identify the robots of a fleet, and write what they tell.
 
     Args:
-        place: Folder `TYPE/ROBOT/*`, or a TOML of types and robots.
+        place: Folder `TYPE/ROBOT/*`, in an object store too, or a TOML of types and robots.
         out: Folder for the results, and for what is kept of each log.
 
     Raises:
