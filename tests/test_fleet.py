@@ -146,6 +146,36 @@ def test_processes_and_threads_leave_the_same_bytes(
     assert digests(tmp_path / "fleet") == digests(out)
 
 
+def test_a_cluster_leaves_the_same_bytes_and_names_a_deadly_log(
+    place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="NO RAY: clusters stay untested")
+    at_home = set(Path.home().iterdir())
+    monkeypatch.setattr(reading, "DEADLY", 2)
+    monkeypatch.setattr(reading, "folded", folded_or_dead)
+    robots = tmp_path / "robots"
+    shutil.copytree(place, robots)
+    settings = FleetSettings("ray", 2)
+    with settings.started():  # one that runs already, with which the first run connects
+        address = ray.get_runtime_context().gcs_address
+        command = [sys.executable, "-m", "heft", "fleet", "identify", "robots", "--engine", "ray"]
+        subprocess.run([*command, "--address", address], cwd=tmp_path, check=True)
+        assert digests(tmp_path / "fleet") == digests(out)
+    (robots / "double" / "SN1" / "2026-03-09 deadly.txt").write_text("t,q\n")
+    monkeypatch.chdir(tmp_path)
+    found = identify(Path("robots"), Path("fleet"), settings)
+    assert [(r.log, r.reason) for r in found.refused] == [
+        ("double/SN1/2026-03-09 deadly.txt", "2 processes died reading it")
+    ]
+    assert found.logs == len(ROBOTS) * len(DAYS)
+    assert set(Path.home().iterdir()) == at_home
+
+
+def test_an_address_is_of_ray() -> None:
+    with pytest.raises(InvalidSetting, match="--engine ray"):
+        FleetSettings("processes", address="auto")
+
+
 def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
     place: Path, out: Path, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ from heft.fit import Progress, silent
 from .catalog import TYPES, Catalog
 from .filing import Foreign, Misfiled, foreign_days, misfiled
 from .folding import FRICTION, Prepared
+from .objects import in_store
 from .reading import (
     KEPT,
     SEEN,
@@ -141,6 +142,8 @@ def identify(
         FitError: If a type's logs do not determine a fit, or workers die again and again.
     """
     settings = settings or FleetSettings()
+    if settings.engine == "ray":  # whose workers have another working folder
+        place, out = place if in_store(str(place)) else Path(place).absolute(), out.absolute()
     require_own(out, NAMES)
     catalog = Catalog.open(place, out)
     (out / KEPT).mkdir(parents=True, exist_ok=True)
@@ -153,10 +156,12 @@ def identify(
                 argument=f"--out {out}",
                 cure="wait for it to end; what it has read need not be read again",
             )
-        logs = read(catalog, out, settings, progress)
-        progress(f"summing up {len(logs.robots)} robots")
-        answers = dict(worked(answer_of, logs.robots, settings))
-        fleet = _found(catalog, logs, answers, misfiled(catalog, logs, answers.values(), settings))
+        with settings.started():
+            logs = read(catalog, out, settings, progress)
+            progress(f"summing up {len(logs.robots)} robots")
+            answers = dict(worked(answer_of, logs.robots, settings))
+            elsewhere = misfiled(catalog, logs, answers.values(), settings)
+        fleet = _found(catalog, logs, answers, elsewhere)
         progress("writing the results")
         _write(fleet, out)
     return fleet

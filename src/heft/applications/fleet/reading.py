@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,10 +27,11 @@ from heft.files import OpenedFile, file_hash, json_text, put, write_text
 from heft.fit import Progress, silent
 
 from .catalog import TYPES, Catalog, Log, RobotType
+from .cluster import by_cluster, connected
 from .folding import Answer, Preparation, Prepared, fold, load, prepared, save, together
 from .objects import SILENT, Place, Stored, at_hand
 
-Engine: TypeAlias = Literal["processes", "threads"]
+Engine: TypeAlias = Literal["processes", "threads", "ray"]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 KEPT, SEEN = "triangles", "seen.json"  # what a later run goes on from
@@ -55,6 +56,20 @@ class FleetSettings:
     engine: Engine = "processes"
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)  # workers
     strict: bool = False  # whether a log that cannot be used ends the run
+    address: str | None = None  # of a Ray cluster that runs; None begins one of this machine
+
+    def __post_init__(self) -> None:
+        """Refuse the address of a cluster for another engine."""
+        if self.address and self.engine != "ray":
+            raise InvalidSetting(
+                "an address is that of a Ray cluster",
+                argument=f"--address {self.address}",
+                cure="--engine ray",
+            )
+
+    def started(self) -> AbstractContextManager[None]:
+        """Return a context in which the engine does its work."""
+        return connected(self.address, self.jobs) if self.engine == "ray" else nullcontext()
 
 
 @dataclass(frozen=True)
@@ -196,6 +211,9 @@ def worked(
     if settings.engine == "threads":
         yield from in_order(lambda item: (item, work(item)), items, settings.jobs)
         return
+    if settings.engine == "ray":
+        yield from by_cluster(work, items, lost or _not_to_be_done, DEADLY)
+        return
     remaining, deaths = dict(enumerate(items)), 0
     places = {id(item): k for k, item in remaining.items()}
     suspects: list[int] = []
@@ -231,6 +249,10 @@ def _require_workers(left: int) -> None:
         list(by_processes(abs, [0], 1, apart=True))
     except BrokenProcessPool as problem:
         raise _stalled(left) from problem
+
+
+def _not_to_be_done(item: object) -> NoReturn:
+    raise _stalled(1)
 
 
 def _stalled(left: int) -> FitError:
