@@ -233,6 +233,7 @@ FIGURES = {
     "panda_published": panda_published,
     "floating": lambda: listed("floating"),
     "chains": lambda: listed("chains"),
+    "fleet": lambda: listed("fleet"),
     "simulators": simulators,
     "missed": missed,
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 
 from heft.applications.fleet import reading
+from heft.applications.fleet.objects import Place
 
 
-def _die_of(paths: Sequence[Path]) -> None:
+def _die_of(paths: Sequence[Place]) -> None:
     if any("deadly" in path.name for path in paths):
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -9,11 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pyarrow.parquet
@@ -21,7 +24,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from heft.applications import fleet as fleets
-from heft.applications.fleet import FleetSettings, identify, reading
+from heft.applications.fleet import FleetSettings, identify, objects, reading
 from heft.applications.fleet.catalog import Catalog, day_in, day_of
 from heft.applications.fleet.fleet import warmth_and_scatter
 from heft.applications.fleet.folding import Folded, Preparation, Prepared, fold, load, save
@@ -33,6 +36,7 @@ from heft.files import locked
 from .browser import barriers, browser, opened
 from .deadly import chosen_or_dead, folded_or_dead
 from .fleets import SimulatedType, scaled_torque, write_table
+from .object_store import Bucket, s3
 
 DAYS = [f"2026-03-{day:02d}" for day in range(1, 6)]
 ROBOTS = ("SN1", "SN2", "SN3", "SN4")
@@ -142,6 +146,36 @@ def test_processes_and_threads_leave_the_same_bytes(
     assert digests(tmp_path / "fleet") == digests(out)
 
 
+def test_a_cluster_leaves_the_same_bytes_and_names_a_deadly_log(
+    place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="NO RAY: clusters stay untested")
+    at_home = set(Path.home().iterdir())
+    monkeypatch.setattr(reading, "DEADLY", 2)
+    monkeypatch.setattr(reading, "folded", folded_or_dead)
+    robots = tmp_path / "robots"
+    shutil.copytree(place, robots)
+    settings = FleetSettings("ray", 2)
+    with settings.started():  # one that runs already, with which the first run connects
+        address = ray.get_runtime_context().gcs_address
+        command = [sys.executable, "-m", "heft", "fleet", "identify", "robots", "--engine", "ray"]
+        subprocess.run([*command, "--address", address], cwd=tmp_path, check=True)
+        assert digests(tmp_path / "fleet") == digests(out)
+    (robots / "double" / "SN1" / "2026-03-09 deadly.txt").write_text("t,q\n")
+    monkeypatch.chdir(tmp_path)
+    found = identify(Path("robots"), Path("fleet"), settings)
+    assert [(r.log, r.reason) for r in found.refused] == [
+        ("double/SN1/2026-03-09 deadly.txt", "2 processes died reading it")
+    ]
+    assert found.logs == len(ROBOTS) * len(DAYS)
+    assert set(Path.home().iterdir()) == at_home
+
+
+def test_an_address_is_of_ray() -> None:
+    with pytest.raises(InvalidSetting, match="--engine ray"):
+        FleetSettings("processes", address="auto")
+
+
 def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
     place: Path, out: Path, tmp_path: Path
 ) -> None:
@@ -214,7 +248,7 @@ def test_a_log_that_kills_whoever_reads_it_is_named_and_the_rest_goes_on(
     # The pair of SN1 with a deadly log is no sample, so the type is looked at by other logs.
     assert len(stated["types"]["double"]["chosen_from"]) == 6
     with pytest.raises(FitError, match="no log of double can be read"):
-        Preparation.of(Catalog.open(robots, tmp_path / "none").types["double"], [], 3)
+        Preparation.of(Catalog.open(robots, tmp_path / "none").types["double"], [], 3, Path)
 
 
 def test_workers_that_cannot_start_accuse_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,6 +513,119 @@ def test_a_log_that_contradicts_its_robot_is_left_out(
     found = identify(robots, tmp_path / "fleet", THREADS)
     foreign = {r.answer.robot: [(f.day, f.like) for f in r.foreign] for r in found.robots}
     assert foreign == {"SN2": [(DAYS[4], None)], "SN1": [], "SN3": [], "SN4": []}
+
+
+# --- object stores
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """Yield an empty bucket, and let what is fetched come into this test's folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with s3(f"fleet-{abs(hash(tmp_path))}", monkeypatch) as made:
+        yield made
+
+
+def test_a_fleet_in_a_bucket_leaves_the_bytes_of_files_and_is_fetched_once(
+    place: Path, out: Path, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.upload(place, "line 3/robots")
+    bucket.fails = lambda path: "503 Slow Down" if path not in bucket.asked[:-1] else None
+    monkeypatch.setattr(reading, "WORTH", 10)
+    address = f"{bucket.address}/line 3/robots"
+    identify(address, tmp_path / "fleet", FleetSettings("processes", 2))
+    made = digests(tmp_path / "fleet")
+    assert made.pop("types/double/arm.urdf")
+    assert made == digests(out)
+    assert not list(tmp_path.glob("heft-*"))
+    bucket.asked.clear()
+    identify(address, tmp_path / "fleet", THREADS)
+    assert [a for a in bucket.asked if a.endswith(".parquet")] == []
+    assert digests(tmp_path / "fleet") == digests(out) | {"types/double/arm.urdf": ANY}
+    text = f'[type.double]\nmodel = "{place}/double/arm.urdf"\n'
+    for robot in ROBOTS:
+        text += f'[robot.{robot}]\ntype = "double"\nlogs = "{address}/d*e/{robot}/2026-*.parquet"\n'
+    (tmp_path / "fleet.toml").write_text(text)
+    by_pattern = Catalog.open(tmp_path / "fleet.toml", tmp_path / "none")
+    assert by_pattern.logs == Catalog.open(address, tmp_path / "none").logs
+    assert len(by_pattern.logs) == len(ROBOTS) * len(DAYS)
+
+
+def test_objects_that_cannot_be_had_are_named_and_the_rest_goes_on(
+    place: Path, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.upload(place, "robots")
+    monkeypatch.setenv("AWS_TIMEOUT", "1s")
+    monkeypatch.setattr(objects, "PATIENCE", timedelta(seconds=1))
+    fleet = Catalog.open(f"{bucket.address}/robots", tmp_path / "none")
+    monkeypatch.setattr(Catalog, "open", staticmethod(lambda *_: fleet))  # from now on
+    own = f"robots/double/{ROBOTS[0]}"
+    bucket.store.put(f"{own}/{DAYS[0]}.parquet", b"another")
+    bucket.store.delete(f"{own}/{DAYS[1]}.parquet")
+    statuses = {DAYS[2]: "503 Slow Down", DAYS[3]: "silence", DAYS[4]: "403 Forbidden"}
+    bucket.fails = lambda path: (
+        statuses.get(path.rpartition("/")[2][:10]) if f"{own}/" in path else None
+    )
+    found = identify(bucket.address, tmp_path / "fleet", THREADS)
+    assert [(r.log, r.reason) for r in found.refused] == [
+        (f"double/{ROBOTS[0]}/{day}.parquet", reason)
+        for day, reason in zip(
+            DAYS,
+            (
+                "it was changed while it was read",
+                "the object is not there any more",
+                "the store does not answer (503 Service Unavailable)",
+                "the store does not answer",
+                "the store refuses (403 Forbidden)",
+            ),
+            strict=True,
+        )
+    ]
+    assert found.logs == (len(ROBOTS) - 1) * len(DAYS)
+    with pytest.raises(InvalidRecording, match=r"not there any more|was changed"):
+        identify(bucket.address, tmp_path / "fleet", replace(THREADS, strict=True))
+
+
+def test_a_store_that_answers_no_more_is_asked_no_more(
+    place: Path, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.upload(place, "robots")
+    monkeypatch.setattr(objects, "PATIENCE", timedelta(seconds=0.1))
+    monkeypatch.setattr(reading, "STALLED", 3)
+    identify(f"{bucket.address}/robots", tmp_path / "fleet", THREADS)
+    shutil.rmtree(tmp_path / "fleet" / "triangles")
+    text = f'[type.double]\nmodel = "{place}/double/arm.urdf"\n'
+    for robot in ROBOTS:
+        there = place if robot == ROBOTS[-1] else f"{bucket.address}/robots"
+        text += f'[robot.{robot}]\ntype = "double"\nlogs = "{there}/double/{robot}/*"\n'
+    (place / "fleet.toml").write_text(text.replace(f'"{place}', '".'))
+    bucket.fails = lambda path: "503 Slow Down" if path.endswith(".parquet") else None
+    bucket.asked.clear()
+    found = identify(place / "fleet.toml", tmp_path / "fleet", THREADS)
+    (place / "fleet.toml").unlink()
+    assert [r.answer.robot for r in found.robots] == [ROBOTS[-1]]
+    reasons = [r.reason for r in found.refused]
+    assert len(reasons) == (len(ROBOTS) - 1) * len(DAYS)
+    assert "the store does not answer, and was asked no more" in reasons
+    assert len({a for a in bucket.asked if a.endswith(".parquet")}) < len(reasons)
+    bucket.fails = lambda path: "503 Slow Down"
+    with pytest.raises(InvalidRecording, match="does not answer") as told:
+        identify(f"{bucket.address}/robots", tmp_path / "fleet", THREADS)
+    assert "503 Service Unavailable" in str(told.value)
+    assert not any(secret in str(told.value) for secret in ("someone", "hidden", "127.0.0.1"))
+
+
+def test_what_is_no_address_of_a_store_is_refused_and_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for address in ("s3://key:secret@fleet/robots", "ftp://fleet", "S3://fleet", "s3://"):
+        with pytest.raises(InvalidSetting, match="no address") as told:
+            identify(address, tmp_path / "fleet", THREADS)
+        assert "secret" not in str(told.value)
+    monkeypatch.setitem(sys.modules, "obstore", None)  # not installed
+    with pytest.raises(InvalidSetting, match=r"pip install 'heft-robotics\[fleet-s3\]'"):
+        identify("s3://fleet-of-none", tmp_path / "fleet", THREADS)
+    assert not (tmp_path / "fleet").exists()
 
 
 # --- statistics

@@ -218,10 +218,11 @@ fleet = App(name="fleet", help="Monitor many robots, day by day: friction, drift
 
 @fleet.command(name="identify")
 def identify_fleet(
-    robots: Path,
+    robots: str,
     *,
     out: Path = Path("fleet"),
-    engine: Literal["processes", "threads"] = "processes",
+    engine: Literal["processes", "threads", "ray"] = "processes",
+    address: str | None = None,
     jobs: int | None = None,
     strict: bool = False,
     fail_on: Literal["drift"] | None = None,
@@ -236,11 +237,14 @@ def identify_fleet(
     Parameters
     ----------
     robots
-        Folder TYPE/ROBOT/LOG with a model file in each TYPE, or a TOML of types and robots.
+        Folder TYPE/ROBOT/LOG with a model file in each TYPE, which may be s3://BUCKET/PREFIX, or a
+        TOML of types and robots.
     out
         Folder for the results; the next run goes on from it.
     engine
-        Whether logs are read by processes or by threads; results are the same bytes.
+        What reads logs: processes, threads, or a Ray cluster; results are the same bytes.
+    address
+        Of a Ray cluster that runs, such as auto; else --engine ray begins one of this machine.
     jobs
         Workers; as many as there are processors if not given.
     strict
@@ -253,7 +257,7 @@ def identify_fleet(
         from heft.applications.fleet import FleetSettings, text
         from heft.applications.fleet import identify as identified
 
-        settings = FleetSettings(engine, jobs or os.cpu_count() or 1, strict)
+        settings = FleetSettings(engine, jobs or os.cpu_count() or 1, strict, address)
         result = identified(robots, out, settings, progress_unless(quiet))
     except KeyboardInterrupt:
         sys.stderr.write("heft: interrupted; the next run goes on from the logs that are read\n")

@@ -5,19 +5,24 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from heft.errors import InvalidSetting, did_you_mean, shown
 from heft.files import Reader, Section, Text, named, read_toml
 
+from .objects import Place, Stored, in_store, listed, matching
+
 MODELS = (".urdf", ".xml", ".mjcf")
 OPTIONS, COLUMNS, TABLE = "with.toml", "map.toml", "model.toml"  # beside the model file of a type
+TYPES = "types"  # folder of the results, of what is known of types
 NAME = re.compile(r"[\w.+@ -]{1,100}")  # of a type or robot, which are parts of paths
 DATE = re.compile(r"(?<!\d)(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)(?!\d)")
 # types, robots with the day that they went into service, and logs
 _Found: TypeAlias = tuple[dict[str, "RobotType"], dict[tuple[str, str], str | None], list["Log"]]
+# files of each type, and logs of each of its robots
+_Folders: TypeAlias = dict[str, tuple[list[Place], dict[str, list[Place]]]]
 FIRST_DAY = datetime.date(1980, 1, 1)  # what is earlier is a clock that was not set
 
 
@@ -35,7 +40,7 @@ class RobotType:
 class Log:
     """A log and what it is filed under."""
 
-    path: Path
+    path: Place
     type: str  # name of the robot's type
     robot: str  # serial number, or what else the robot is called
     day: str | None  # that its path states, such as 2026-03-01; None if it states none
@@ -54,23 +59,32 @@ class Catalog:
     logs: tuple[Log, ...]  # by type, robot and path
     # day that each robot, by type and serial, went into service; None if not told
     robots: Mapping[tuple[str, str], str | None]
+    fetched: Mapping[Path, Stored] = field(default_factory=dict)  # files of types, by where to
 
     @staticmethod
-    def open(place: Path, out: Path) -> Catalog:
+    def open(place: Path | str, out: Path) -> Catalog:
         """Return the fleet of a folder `TYPE/ROBOT/*`, or of a TOML with types and robots.
 
         A type's folder holds its model file, and `with.toml` and `map.toml` if it needs them. Files
         whose names begin with a dot are left alone.
 
         Args:
+            place: Folder, file, or address of such a folder in an object store.
             out: Folder of the results, which may be inside.
 
         Raises:
             InvalidSetting: If it is neither, a name is none, a file is missing, or there is no log.
+            InvalidRecording: If an object store does not list it.
         """
-        if not place.exists():
+        stored, path = in_store(str(place)), Path(place)
+        if not stored and not path.exists():
             raise InvalidSetting("the fleet is not there", argument=str(place))
-        types, robots, logs_found = _of_folder(place, out) if place.is_dir() else _of_file(place)
+        fetched: dict[Path, Stored] = {}
+        if stored or path.is_dir():
+            folders = _in_store(str(place)) if stored else _in_folder(path, out)
+            types, robots, logs_found = _of_folders(folders, str(place), out / TYPES, fetched)
+        else:
+            types, robots, logs_found = _of_file(path)
         if not logs_found:
             raise InvalidSetting(
                 "the fleet has no logs",
@@ -86,34 +100,58 @@ class Catalog:
                     expected="letters, digits, space and _ . + @ -",
                 )
         logs = tuple(sorted(logs_found, key=lambda k: k.name))
-        return Catalog(dict(sorted(types.items())), logs, dict(sorted(robots.items())))
+        return Catalog(dict(sorted(types.items())), logs, dict(sorted(robots.items())), fetched)
 
 
-def _of_folder(place: Path, out: Path) -> _Found:
+def _in_folder(place: Path, out: Path) -> _Folders:
+    return {
+        folder.name: (
+            [*_inside(folder, Path.is_file)],
+            {robot.name: [*_inside(robot, Path.exists)] for robot in _inside(folder, Path.is_dir)},
+        )
+        for folder in _inside(place, Path.is_dir)
+        if not (out.exists() and folder.samefile(out))
+    }
+
+
+def _in_store(address: str) -> _Folders:
+    found: _Folders = {}
+    for (kind, *names), stored in listed(address, 3):
+        files, robots = found.setdefault(kind, ([], {})) if names else ([], {})
+        (robots.setdefault(names[0], []) if len(names) == 2 else files).append(stored)
+    return found
+
+
+def _of_folders(
+    folders: _Folders, place: str, types_at: Path, fetched: dict[Path, Stored]
+) -> _Found:
     types: dict[str, RobotType] = {}
     robots: dict[tuple[str, str], str | None] = {}
     logs: list[Log] = []
-    for folder in _inside(place, Path.is_dir):
-        if out.exists() and folder.samefile(out):
-            continue
-        models = [
-            file
-            for file in _inside(folder, Path.is_file)
-            if file.suffix.lower() in MODELS or file.name == TABLE
-        ]
+
+    def local(kind: str, file: Place) -> Path:
+        if isinstance(file, Path):
+            return file
+        path = types_at / kind / file.name
+        fetched[path] = file
+        return path
+
+    for kind, (files, of_robots) in folders.items():
+        named = {file.name: file for file in files}
+        models = [n for n in named if Path(n).suffix.lower() in MODELS or n == TABLE]
         if len(models) != 1:
             raise InvalidSetting(
                 "a type's folder holds its model file, and one only",
-                argument=str(folder),
-                got=", ".join(m.name for m in models) or "none",
+                argument=f"{place.rstrip('/')}/{kind}",
+                got=", ".join(models) or "none",
                 expected=f"a file {', '.join(MODELS)} or {TABLE}",
                 cure="name types and robots in a fleet.toml where folders are not like this",
             )
-        beside = [file if (file := folder / n).exists() else None for n in (OPTIONS, COLUMNS)]
-        types[folder.name] = RobotType(folder.name, models[0], *beside)
-        for robot in _inside(folder, Path.is_dir):
-            robots[folder.name, robot.name] = None
-            logs += [_log(file, folder.name, robot.name) for file in _inside(robot, Path.exists)]
+        beside = [local(kind, named[n]) if n in named else None for n in (OPTIONS, COLUMNS)]
+        types[kind] = RobotType(kind, local(kind, named[models[0]]), *beside)
+        for robot, own in of_robots.items():
+            robots[kind, robot] = None
+            logs += [_log(file, kind, robot) for file in own]
     return types, robots, logs
 
 
@@ -165,7 +203,11 @@ def _of_file(place: Path) -> _Found:
                 cure=did_you_mean(kind, types),
             )
         try:
-            files = sorted(place.parent.glob(pattern))
+            files: list[Place] = (
+                [*matching(pattern)]
+                if in_store(pattern)
+                else [p for p in sorted(place.parent.glob(pattern)) if not p.name.startswith(".")]
+            )
         except (ValueError, NotImplementedError) as problem:
             raise InvalidSetting(
                 "a pattern of files is expected, from the folder of the TOML on",
@@ -173,12 +215,13 @@ def _of_file(place: Path) -> _Found:
                 got=pattern,
             ) from problem
         robots[kind, robot] = given.get("commissioned")
-        logs += [_log(path, kind, robot) for path in files if not path.name.startswith(".")]
+        logs += [_log(file, kind, robot) for file in files]
     return types, robots, logs
 
 
-def _log(path: Path, kind: str, robot: str) -> Log:
-    return Log(path, kind, robot, day_in(path.name) or day_in(path.parent.name))
+def _log(place: Place, kind: str, robot: str) -> Log:
+    path = place if isinstance(place, Path) else place.key
+    return Log(place, kind, robot, day_in(path.name) or day_in(path.parent.name))
 
 
 def day_in(name: str) -> str | None:

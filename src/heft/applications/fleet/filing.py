@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 from scipy import special
 
+from heft.arrays import Array
 from heft.certainty import DayToDay
 from heft.estimators import TypeLaw
 
@@ -65,21 +66,26 @@ def foreign_days(
             value = own[i][t]
             V = answer.friction[t] * (1.0 + 1.0 / len(near))
             V = V + np.diag(2.0 * (share * usual[i]) ** 2)
-            centres = np.array([np.median(own[i][near], axis=0), *usual])
-            far = np.einsum("kn,nk->k", centres - value, np.linalg.solve(V, (centres - value).T))
-            chances = special.chdtrc(len(value), far)
-            if chances[0] >= 1e-5:  # it may be of its robot
+            chance = float(_chances(np.median(own[i][near], axis=0), value, V))
+            if chance >= 1e-5:  # it may be of its robot
                 continue
+            chances = _chances(np.array(usual), value, V)
             others = [j for j in range(len(answers)) if j != i and len(answers[j].days) >= FEWEST]
-            like = max(others, key=lambda j: chances[1 + j], default=None)
-            if like is not None and chances[1 + like] > 1e-3:  # which it may be
+            like = max(others, key=lambda j: chances[j], default=None)
+            if like is not None and chances[like] > 1e-3:  # which it may be
                 name = answers[like].robot
                 theirs.append(Foreign(answer.days[t], name, f"it looks like {name}"))
-            elif chances[0] < 1e-7:  # it is surely not of its robot
+            elif chance < 1e-7:  # it is surely not of its robot
                 theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
         # What goes on is a change of the robot, which its history tells, not a wrong log.
         foreign.append(tuple(theirs) if 2 * len(theirs) < count else ())
     return foreign
+
+
+def _chances(centres: Array, value: Array, V: Array) -> Array:
+    """Return how often a value of covariance V is as far from each centre, shape (..., n)."""
+    away = centres - value
+    return np.asarray(special.chdtrc(len(value), np.sum(away * np.linalg.solve(V, away.T).T, -1)))
 
 
 @dataclass(frozen=True)

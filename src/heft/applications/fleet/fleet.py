@@ -22,13 +22,13 @@ from heft.estimators import TypeLaw
 from heft.files import json_text, locked, new_folder, require_own, write_text
 from heft.fit import Progress, silent
 
-from .catalog import Catalog
+from .catalog import TYPES, Catalog
 from .filing import Foreign, Misfiled, foreign_days, misfiled
 from .folding import FRICTION, Prepared
+from .objects import in_store
 from .reading import (
     KEPT,
     SEEN,
-    TYPES,
     FleetSettings,
     Read,
     Refused,
@@ -126,14 +126,28 @@ class Fleet:
         """Number of logs that were used or kept."""
         return sum(sum(r.answer.logs) for r in self.robots)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many there are of what is told."""
+        return {
+            "robots": len(self.robots),
+            "logs": self.logs,
+            "refused": len(self.refused),
+            "drifts": sum(d.stands for r in self.robots for d in r.drifts),
+            "foreign": sum(len(r.foreign) for r in self.robots),
+            "misfiled": len(self.misfiled),
+            "overdue": sum(r.due.overdue for r in self.robots) + len(self.unheard),
+            "not_yet_judged": sum(r.due.days < JUDGED for r in self.robots),
+        }
+
 
 def identify(
-    place: Path, out: Path, settings: FleetSettings | None = None, progress: Progress = silent
+    place: Path | str, out: Path, settings: FleetSettings | None = None, progress: Progress = silent
 ) -> Fleet:
     """Identify the robots of a fleet, and write what they tell.
 
     Args:
-        place: Folder `TYPE/ROBOT/*`, or a TOML of types and robots.
+        place: Folder `TYPE/ROBOT/*`, in an object store too, or a TOML of types and robots.
         out: Folder for the results, and for what is kept of each log.
 
     Raises:
@@ -142,6 +156,8 @@ def identify(
         FitError: If a type's logs do not determine a fit, or workers die again and again.
     """
     settings = settings or FleetSettings()
+    if settings.engine == "ray":  # whose workers have another working folder
+        place, out = place if in_store(str(place)) else Path(place).absolute(), out.absolute()
     require_own(out, NAMES)
     catalog = Catalog.open(place, out)
     (out / KEPT).mkdir(parents=True, exist_ok=True)
@@ -154,10 +170,12 @@ def identify(
                 argument=f"--out {out}",
                 cure="wait for it to end; what it has read need not be read again",
             )
-        logs = read(catalog, out, settings, progress)
-        progress(f"summing up {len(logs.robots)} robots")
-        answers = dict(worked(answer_of, logs.robots, settings))
-        fleet = _found(catalog, logs, answers, misfiled(catalog, logs, answers.values(), settings))
+        with settings.started():
+            logs = read(catalog, out, settings, progress)
+            progress(f"summing up {len(logs.robots)} robots")
+            answers = dict(worked(answer_of, logs.robots, settings))
+            elsewhere = misfiled(catalog, logs, answers.values(), settings)
+        fleet = _found(catalog, logs, answers, elsewhere)
         progress("writing the results")
         _write(fleet, out)
     return fleet
@@ -356,16 +374,7 @@ def to_dict(fleet: Fleet) -> dict[str, Any]:
     return {
         "format": "heft-fleet-1",
         "heft": heft.__version__,
-        "counts": {
-            "robots": len(fleet.robots),
-            "logs": fleet.logs,
-            "refused": len(fleet.refused),
-            "drifts": sum(d.stands for r in fleet.robots for d in r.drifts),
-            "foreign": sum(len(r.foreign) for r in fleet.robots),
-            "misfiled": len(fleet.misfiled),
-            "overdue": sum(r.due.overdue for r in fleet.robots) + len(fleet.unheard),
-            "not_yet_judged": sum(r.due.days < JUDGED for r in fleet.robots),
-        },
+        "counts": fleet.counts,
         "types": {name: _type_dict(t) for name, t in fleet.types.items()},
         "robots": [_robot_dict(fleet, r) for r in fleet.robots],
         "misfiled": [vars(m) for m in fleet.misfiled],
@@ -497,12 +506,14 @@ def _at_reference(findings: TypeFindings, answer: RobotAnswer) -> Array:
     Of shape (q, 4, n); NaN where it is not told.
     """
     its, (n, q) = findings.its, answer.values.shape
+    if its.preparation.reference is None:  # takes no memory, however many robots there are
+        return np.broadcast_to(np.nan, (q, len(COLD), n))
     told = np.full((q, len(COLD), n), np.nan)
     for k in range(q):
         value, std = answer.values[:, k], answer.std[:, k]
         warm, series = _warm(its, answer, k), _series(its, answer, k)
         warmth = findings.warmth.get(its.told[0][k].name)
-        told[k, 0] = warm + (its.preparation.reference or 0.0)
+        told[k, 0] = warm + its.preparation.reference
         if series is None or warmth is None:
             continue
         rise, spread = _rise(warmth)
@@ -617,7 +628,7 @@ def page(fleet: Fleet) -> str:
         "applications/fleet/page.html.jinja",
         title="Fleet",
         version=heft.__version__,
-        counts=to_dict(fleet)["counts"],
+        counts=fleet.counts,
         types={name: laws.get(name, []) for name in fleet.types},
         head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
         robots=[_shown(fleet, findings) for findings in fleet.robots],

@@ -8,7 +8,7 @@ and that choice alone say what its own are.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, reduce
 from operator import add
@@ -32,6 +32,7 @@ from heft.recordings import Recording
 from heft.signals import Smoothing, Weak, limited
 
 from .catalog import RobotType, day_of
+from .objects import Place
 
 VERSION = "heft-fleet-2"  # of what is stored of a log
 BLOCKS = 12  # contiguous parts of a log, whose scatter its intervals are judged by
@@ -58,12 +59,18 @@ class Preparation:
     logs: tuple[str, ...]  # SHA-256 of the logs that it was chosen from
 
     @staticmethod
-    def of(kind: RobotType, samples: Sequence[Sequence[Path]], count: int) -> Preparation:
+    def of(
+        kind: RobotType,
+        samples: Sequence[Sequence[Place]],
+        count: int,
+        opened: Callable[[Place], Path],
+    ) -> Preparation:
         """Return what suits most of some robots, the median of what suits each.
 
         Args:
             samples: Logs of one robot each; samples of which one cannot be used are passed over.
             count: Samples that are asked for.
+            opened: Returns where a log is read.
 
         Raises:
             HeftError: If no sample can be used, or a file of the type.
@@ -74,9 +81,9 @@ class Preparation:
         drives = [d.name for d in robot.drives]
         problems_of: list[HeftError] = []
         with one_blas_thread():
-            for paths in samples:
+            for places in samples:
                 try:
-                    logs = inputs.with_logs(fit=list(paths)).logs["fit"]
+                    logs = inputs.with_logs(fit=[opened(p) for p in places]).logs["fit"]
                     problem, settings = open_experiment(robot, logs, Settings(threads=1))
                     fits.append(fit_experiment(problem, settings))
                     digests += [log.sha256 for log in logs]

@@ -11,12 +11,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,13 +26,15 @@ from heft.errors import FitError, HeftError, InvalidRecording, InvalidSetting
 from heft.files import OpenedFile, file_hash, json_text, put, write_text
 from heft.fit import Progress, silent
 
-from .catalog import Catalog, Log, RobotType
+from .catalog import TYPES, Catalog, Log, RobotType
+from .cluster import by_cluster, connected
 from .folding import Answer, Preparation, Prepared, fold, load, prepared, save, together
+from .objects import SILENT, Place, Stored, at_hand
 
-Engine: TypeAlias = Literal["processes", "threads"]
+Engine: TypeAlias = Literal["processes", "threads", "ray"]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
-TYPES, KEPT, SEEN = "types", "triangles", "seen.json"  # what a later run goes on from
+KEPT, SEEN = "triangles", "seen.json"  # what a later run goes on from
 SAMPLE, TRIES, PAIR = 3, 12, 2  # robots that prepare a type, of so many tried, by two logs each
 WORTH = 50  # pieces of work that are worth the start of one more process
 STALLED = 10  # workers' deaths in a row without anything done between them
@@ -54,6 +56,20 @@ class FleetSettings:
     engine: Engine = "processes"
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)  # workers
     strict: bool = False  # whether a log that cannot be used ends the run
+    address: str | None = None  # of a Ray cluster that runs; None begins one of this machine
+
+    def __post_init__(self) -> None:
+        """Refuse the address of a cluster for another engine."""
+        if self.address and self.engine != "ray":
+            raise InvalidSetting(
+                "an address is that of a Ray cluster",
+                argument=f"--address {self.address}",
+                cure="--engine ray",
+            )
+
+    def started(self) -> AbstractContextManager[None]:
+        """Return a context in which the engine does its work."""
+        return connected(self.address, self.jobs) if self.engine == "ray" else nullcontext()
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,8 @@ def folded(task: Task) -> _Read:
     """Fold one log and keep what it tells; a worker's work."""
     its, name = task.its, task.log.name
     try:
-        digest, made = fold(task.log.path, its)
+        with at_hand(task.log.path) as log:
+            digest, made = fold(log, its)
         path = kept_of(task.kept, its, digest)
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
@@ -177,7 +194,7 @@ def worked(
     items: Sequence[Item],
     settings: FleetSettings,
     lost: Callable[[Item], Made] | None = None,
-) -> Iterator[tuple[Item, Made]]:
+) -> Generator[tuple[Item, Made], None, None]:
     """Yield items with work(item), as they are done, by the engine that the settings name.
 
     Processes that die are replaced, and what they were at is done again: one after another by one
@@ -193,6 +210,9 @@ def worked(
     """
     if settings.engine == "threads":
         yield from in_order(lambda item: (item, work(item)), items, settings.jobs)
+        return
+    if settings.engine == "ray":
+        yield from by_cluster(work, items, lost or _not_to_be_done, DEADLY)
         return
     remaining, deaths = dict(enumerate(items)), 0
     places = {id(item): k for k, item in remaining.items()}
@@ -231,6 +251,10 @@ def _require_workers(left: int) -> None:
         raise _stalled(left) from problem
 
 
+def _not_to_be_done(item: object) -> NoReturn:
+    raise _stalled(1)
+
+
 def _stalled(left: int) -> FitError:
     return FitError(
         "workers die again and again, and nothing is done",
@@ -262,6 +286,10 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     """
     kept = out / KEPT
     kept.mkdir(parents=True, exist_ok=True)
+    for path, stored in catalog.fetched.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with stored.fetched() as file:
+            write_text(path, file.read_bytes())
     types = {
         name: prepared(kind, _preparation(catalog, kind, out, settings, progress))
         for name, kind in catalog.types.items()
@@ -282,7 +310,7 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     begun = reported = time.monotonic()
     count = 0
     try:
-        for _, made in worked(folded, tasks, settings, deadly):
+        for made in _folded(tasks, settings):
             count, reads[made.name] = count + 1, made
             if made.reason and settings.strict:
                 raise InvalidRecording(made.reason, argument=made.name)
@@ -300,12 +328,34 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     return _sorted(catalog, types, reads, kept, settings.strict)
 
 
+def _folded(tasks: Sequence[Task], settings: FleetSettings) -> Iterator[_Read]:
+    """Yield what is said of logs, as they are read.
+
+    After `STALLED` in a row that no store answered for, those left in stores are not asked for.
+    """
+    left, silent = dict.fromkeys(tasks), 0
+    with closing(worked(folded, tasks, settings, deadly)) as done:
+        for task, made in done:
+            del left[task]
+            silent = silent + 1 if (made.reason or "").startswith(SILENT) else 0
+            yield made
+            if silent == STALLED:
+                break
+    for task in left:
+        if isinstance(task.log.path, Stored):
+            yield _Read(task.log.name, reason=f"{SILENT}, and was asked no more")
+    here = [task for task in left if isinstance(task.log.path, Path)]
+    yield from (made for _, made in worked(folded, here, settings, deadly))
+
+
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
 
 
-def _stamps(path: Path) -> list[list[int] | None]:
-    return [list(s) if s else None for s in OpenedFile.at(path).stamps]
+def _stamps(place: Place) -> list[Any]:
+    if isinstance(place, Stored):
+        return [list(part) for part in place.parts]
+    return [list(s) if s else None for s in OpenedFile.at(place).stamps]
 
 
 def _seen(out: Path) -> dict[str, Any]:
@@ -321,15 +371,18 @@ class _Sample:
     """Logs that a type's preparation is chosen from by a worker."""
 
     kind: RobotType
-    pairs: list[list[Path]]
+    pairs: list[list[Place]]
     count: int
 
 
 def _chosen(task: _Sample) -> Preparation | HeftError | None:
-    try:
-        return Preparation.of(task.kind, task.pairs, task.count)
-    except HeftError as problem:
-        return problem
+    with ExitStack() as files:
+        try:
+            return Preparation.of(
+                task.kind, task.pairs, task.count, lambda log: files.enter_context(at_hand(log))
+            )
+        except HeftError as problem:
+            return problem
 
 
 def _no_choice(task: _Sample) -> None:
