@@ -79,7 +79,9 @@ def loop() -> arm.Loop:
 def numbers(loop: arm.Loop) -> np.ndarray:
     rng = np.random.default_rng(5)
     middle = [np.log([17.0, 0.6, 0.05, 0.03])]
-    values = np.concatenate([np.repeat(middle, 3), np.zeros(3), np.full(3, 0.02), np.full(3, 0.3)])
+    values = np.concatenate(
+        [np.repeat(middle, 3), np.zeros(3), np.full(9, 0.002), np.full(3, 0.02), np.full(3, 0.3)]
+    )
     return np.append(values + 0.1 * rng.standard_normal(len(values)), 0.013)
 
 
@@ -115,7 +117,7 @@ def test_the_loop_is_that_of_an_independent_simulator(loop: arm.Loop, truth: Ser
     plain = replace(loop, damps=0.0, sums=0.0, reach=np.inf)
     joints = [smooth.stiffness, smooth.viscous, smooth.coulomb, smooth.armature]
     masses = smooth.masses / [link[3] for link in LINKS[:3]]
-    values = np.concatenate([np.log([*joints, masses]).ravel(), np.zeros(6), [smooth.delay]])
+    values = np.concatenate([np.log([*joints, masses]).ravel(), np.zeros(15), [smooth.delay]])
     missed = plain.followed(values, episode, False)[0] - episode.position
     assert np.ptp(episode.position) > 1.0
     assert np.abs(missed[episode.time > 0.5]).max() < 0.003  # [rad]: two steps of 4096, as delays

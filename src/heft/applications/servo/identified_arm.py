@@ -15,6 +15,7 @@ from heft.display import Table, rounded, table
 from heft.errors import FitError, InvalidSetting, require_one_of
 from heft.files import json_text, new_folder, read_toml, require_own, section
 from heft.fit import NORMAL
+from heft.information import inertia
 from heft.models import SIMULATORS, JointFields, Robot, export, shown
 from heft.recordings import ColumnMap
 
@@ -56,12 +57,12 @@ class IdentifiedArm:
         fit, n, bodies = self.fit, len(self.robot.joints), self.robot.tree.names
         first = len(OF_JOINT) * n
         last = first + len(bodies)
-        fall = slice(last + n, last + 2 * n)
+        fall = fit.loop.parts(np.arange(len(fit.values)))[4]
         # Friction that is stated is that of sliding. How it goes on to fall is not told: a part of
         # what it fell by is left open.
         gone = np.clip(fit.values[fall], -0.5, 0.9)
         slope = np.eye(len(fit.values))
-        slope[np.arange(2 * n, 3 * n), np.arange(fall.start, fall.stop)] = -1.0 / (1.0 - gone)
+        slope[np.arange(2 * n, 3 * n), fall] = -1.0 / (1.0 - gone)
         values = fit.values[:last].copy()
         values[2 * n : 3 * n] += np.log(1.0 - gone)
         spread = (slope @ fit.covariance @ slope.T)[:last, :last]
@@ -141,8 +142,11 @@ class IdentifiedArm:
                 f"rotors and the delay are not told at {self.rate:.0f} frames a second, whose true "
                 "times nobody knows: both are lags; the files hold what fits"
             )
-        said.append("masses are the file's times a factor: centres of mass and shapes are its own")
-        zeros = self.fit.values[-1 - 2 * len(self.robot.joints) :][: len(self.robot.joints)]
+        said.append(
+            f"centres of mass are the file's within {1e3 * self.bench.centres:g} mm, a standard "
+            "deviation (centres in the same TOML); shapes are the file's"
+        )
+        zeros = self.fit.loop.parts(self.fit.values)[3]
         off = [
             f"{j} {np.degrees(z):+.1f}°"
             for j, z in zip(self.robot.joints, zeros, strict=True)
@@ -242,8 +246,10 @@ class IdentifiedArm:
         x = {name: q.value for name, q in self.all_quantities.items()}
         robot, joints = self.robot, self.robot.joints
         factors = {b: x[f"{b}.mass"] / m for b, m in zip(robot.tree.names, self._file, strict=True)}
+        shifts = self.fit.loop.parts(self.fit.values)[2].reshape(-1, 3)
         links = {
-            k.name: k.written * factors[robot.tree.names[k.body]]
+            k.name: factors[robot.tree.names[k.body]]
+            * (inertia.frame_change(np.eye(3), k.rotation.T @ shifts[k.body]) @ k.written)
             for k in robot.links
             if k.body >= 0 and k.written[0] > 0.0
         }
@@ -290,7 +296,8 @@ def identify_arm(
         )
     gain = bench.gain or 1.0
     reach = np.inf if bench.gain is None else 1.0 / bench.gain
-    loop = Loop(with_servos(robot), bench.d_gain / gain, bench.i_gain / gain, reach)
+    ratios = bench.d_gain / gain, bench.i_gain / gain
+    loop = Loop(with_servos(robot), *ratios, reach, bench.centres)
     progress(f"simulating the loop of {len(episodes)} episodes")
     found = IdentifiedArm(robot, bench, episodes, fitted(loop, episodes))
     if not any(name.endswith(".stiffness") for name in found.quantities):
