@@ -82,7 +82,8 @@ def missed(found: IdentifiedServo, s: Sliding) -> np.ndarray:
     arm = BENCH.moment * np.sin(s["q"]) + BENCH.inertia * s["a"]
     warm = 1.0 + x.get("warmth", 0.0) * (s["temperature"] - found.temperature)
     rubs = x["coulomb"] + x["load"] * np.abs(arm)
-    taken = warm * arm + x["armature"] * s["a"] + np.sign(s["v"]) * rubs + x["offset"]
+    carried = (warm + x["sag"] * np.abs(arm)) * arm + x["armature"] * s["a"]
+    taken = carried + np.sign(s["v"]) * rubs + x["offset"]
     return np.asarray(x["A"] * s["volts"] - taken - (x.get("B", 0.0) + x["viscous"]) * s["v"])
 
 
@@ -154,7 +155,7 @@ def main() -> Iterator[Row]:
         for name, q in one.quantities.items():
             yield Row(f"gain {g}: {name}", q.value, q.unit, against=f"± {q.std:.2g}")
     for a, b in combinations(GAINS, 2):
-        for name in ("A", "B", "armature", "viscous", "coulomb", "load", "offset"):
+        for name in ("A", "B", "armature", "viscous", "coulomb", "load", "sag", "offset"):
             one, other = found[a].quantities, found[b].quantities
             if name in one and name in other:
                 gap = abs(one[name].value - other[name].value)

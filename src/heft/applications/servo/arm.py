@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class Loop:
     damps: float = 0.0  # firmware's D over P [s]
     sums: float = 0.0  # firmware's I over P [1/s]
     reach: float = np.inf  # position error at which the duty is 100 % [rad]
-    shift: float = 0.005  # standard deviation of centres of mass from the file's [m]
+    shift: float = 0.003  # standard deviation of centres of mass from the file's [m]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -322,23 +322,24 @@ def _descended(
     """Return the most likely numbers, by least squares from given ones on."""
     guess, wide = belief
 
+    @lru_cache(maxsize=1)  # least squares asks for errors and derivatives one after another
+    def compared(x: bytes) -> tuple[list[Array], list[Array]]:
+        return _compared(loop, episodes, scored, np.frombuffer(x))
+
     def errors(x: Array) -> Array:
-        rows = [(x - guess) / wide]
         try:
-            for e, own, size in zip(episodes, scored, spread, strict=True):
-                missed = loop.followed(x, e, slopes=False)[0] - e.position
-                rows.append((missed[own] / size).ravel())
+            missed = compared(x.tobytes())[1]
         except SolverFailure:
             if np.array_equal(x, values):
                 raise
             return np.full(count, np.inf)  # so that a shorter step is tried
-        return np.concatenate(rows)
+        scaled = [(-e / size).ravel() for e, size in zip(missed, spread, strict=True)]
+        return np.concatenate([*scaled, (x - guess) / wide])
 
     def slopes(x: Array) -> Array:
-        rows = [np.diag(1.0 / wide)]
-        for s, size in zip(_compared(loop, episodes, scored, x)[0], spread, strict=True):
-            rows.append((s / size[:, :, None]).reshape(-1, len(x)))
-        return np.concatenate(rows)
+        moved = compared(x.tobytes())[0]
+        scaled = [s / size[:, :, None] for s, size in zip(moved, spread, strict=True)]
+        return np.concatenate([*(s.reshape(-1, len(x)) for s in scaled), np.diag(1.0 / wide)])
 
     count = len(values) + sum(size.size for size in spread)
     return np.asarray(least_squares(errors, values, slopes, x_scale=wide, ftol=1e-4).x)

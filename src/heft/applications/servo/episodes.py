@@ -42,7 +42,7 @@ class ArmBench:
         Mapping[str, float] | None, named(Number("a mass is positive", above=0.0, unit="kg"))
     ] = None
     # how far the file's centres of mass may be off, a standard deviation of each coordinate [m]
-    centres: Annotated[float, Number("a length is positive", above=0.0, unit="m")] = 0.005
+    centres: Annotated[float, Number("a length is positive", above=0.0, unit="m")] = 0.003
     # the firmware's P [duty per rad], D [duty per rad/s] and I [duty per rad·s]
     gain: Annotated[float | None, Number("a gain is positive", above=0.0)] = None
     d_gain: Annotated[float, Number("a gain is not negative", 0.0)] = 0.0

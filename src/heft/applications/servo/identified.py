@@ -30,6 +30,7 @@ TIMESTEP = 0.001  # of the MJCF file [s]
 QUANTITIES = {  # on the terminal, and their units
     "A": ("torque per volt A", "N·m/V"),
     "warmth": ("fall of A with temperature", "1/K"),
+    "sag": ("fall of A with the arm's torque", "1/(N·m)"),
     "B": ("back-EMF B", "N·m·s/rad"),
     "armature": ("rotor inertia", "kg·m²"),
     "viscous": ("viscous friction", "N·m·s/rad"),
@@ -139,7 +140,8 @@ class IdentifiedServo:
         content: dict[str, Any] = {
             "heft": __version__,
             "law": "torque = A duty V - B w - armature dw/dt - viscous w - coulomb sign(w) "
-            "- load sign(w) |torque of arm| - offset; static: of friction, more at rest",
+            "- load sign(w) |torque of arm| - sag torque of arm |torque of arm| - offset; "
+            "static: of friction, more at rest",
             "quantities": {
                 n: {**vars(q), "interval": q.interval} for n, q in self.quantities.items()
             },
@@ -161,30 +163,43 @@ class IdentifiedServo:
         }
         return json_text(content)
 
-    def _of_drive(self) -> tuple[float, float, float]:
-        """Return A, B and viscous friction; where their sum alone is told, it is B."""
+    @property
+    def _load(self) -> float:
+        """Mean torque of the arm in the logs, held still [N·m]."""
+        angles = np.concatenate([log.position for log in self.logs])
+        return self.bench.moment * float(np.mean(np.abs(np.sin(angles))))
+
+    @property
+    def _fields(self) -> dict[str, float]:
+        """Numbers as simulators take them: `sag` at the mean load is a part of all.
+
+        Where back-EMF and viscous friction are told as a sum alone, it is B.
+        """
         x = {n: q.value for n, q in self.quantities.items()}
-        return (x["A"], x["B"], x["viscous"]) if "B" in x else (x["A"], x["viscous"], 0.0)
+        part = 1.0 + x.pop("sag", 0.0) * self._load
+        made = {n: value / (1.0 if n == "static" else part) for n, value in x.items()}
+        return made if "B" in made else made | {"B": made["viscous"], "viscous": 0.0}
 
     def to_bam(self) -> str:
         """Return the numbers under the names of BAM's files, k = k_e, with intervals beside.
 
-        Its friction in the load is of gravity alone, and its motor's share is none here.
+        Its friction in the load is of gravity alone, and its motor's share is none here; `sag`,
+        which it has not, is counted at the mean load.
         """
-        x, (A, B, viscous) = self.quantities, self._of_drive()
+        x = self._fields
         content = {
             "model": "m5",
-            "kt": B / A,
-            "R": B / A**2,
-            "armature": x["armature"].value,
-            "q_offset": -x["offset"].value / self.bench.moment,
-            "friction_base": x["coulomb"].value,
-            "friction_viscous": viscous,
+            "kt": x["B"] / x["A"],
+            "R": x["B"] / x["A"] ** 2,
+            "armature": x["armature"],
+            "q_offset": -x["offset"] / self.bench.moment,
+            "friction_base": x["coulomb"],
+            "friction_viscous": x["viscous"],
             "load_friction_motor": 0.0,
-            "load_friction_external": x["load"].value,
+            "load_friction_external": x["load"],
             "heft": {
                 "assumed": "k = k_e, which motion does not tell",
-                "intervals": {n: q.interval for n, q in x.items()},
+                "intervals": {n: q.interval for n, q in self.quantities.items()},
             },
         }
         return json_text(content)
@@ -194,9 +209,10 @@ class IdentifiedServo:
 
         The motor is a `dcmotor`: a firmware's P is a spring between goal and position, back-EMF its
         damper, and the voltage ends at the supply's. Without a gain it is given the voltage itself.
-        Friction in the load is counted at the mean torque of the arm in the logs.
+        Friction in the load and `sag` are counted at the mean torque of the arm in the logs.
         """
-        x, (A, B, viscous) = self.quantities, self._of_drive()
+        x = self._fields
+        A, B = x["A"], x["B"]
         supply = float(np.mean(np.concatenate([log.supply for log in self.logs])))
         gain = self._gain * float(
             np.median([g if (g := log.gain) > 0.0 else 1.0 for log in self.logs])
@@ -208,9 +224,10 @@ class IdentifiedServo:
         if self.firmware is not None and self.firmware.late > 0.0:
             late = self.firmware.late
             motor |= {"delay": repr(late), "nsample": str(math.ceil(late / TIMESTEP) + 1)}
-        fields = JointFields(x["armature"].value, viscous, self._friction, x["offset"].value)
+        dry = x["coulomb"] + x["load"] * self._load
+        fields = JointFields(x["armature"], x["viscous"], dry, x["offset"])
         intervals = "; ".join(
-            f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items()
+            f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in self.quantities.items()
         )
         mass, length, inertia = self.bench.mass, self.bench.length, self.bench.inertia
         centre = self.bench.moment / GRAVITY / (mass + self.bench.arm_mass)
@@ -238,13 +255,6 @@ class IdentifiedServo:
         """Duty per rad, per unit of the gain that logs state if they do; 0 if it is not told."""
         return self.firmware.gain if self.firmware else self.bench.gain or 0.0
 
-    @property
-    def _friction(self) -> float:
-        """Dry friction at the mean torque of the arm in the logs [N·m]."""
-        angles = np.concatenate([log.position for log in self.logs])
-        arm = self.bench.moment * float(np.mean(np.abs(np.sin(angles))))
-        return self.quantities["coulomb"].value + self.quantities["load"].value * arm
-
     def replayed(self) -> str:
         """Return how far MuJoCo is off along the logs' goals, and heft's own law, as a sentence.
 
@@ -260,7 +270,8 @@ class IdentifiedServo:
         for log in self.logs:
             s = hidden.Stretches.of([log], bench, hidden.LENGTH)
             s, one = s.part(s.signals[2].min(axis=1) > 0.5), replace(self, logs=[log])
-            flat = full | {"coulomb": one._friction, "load": 0.0}
+            flat = one._fields
+            flat |= {"coulomb": flat["coulomb"] + flat["load"] * one._load, "load": 0.0}
             values = np.array([[x.get(n, 0.0) for n in hidden.NAMES] for x in (full, flat)])
             engine = moved_to_goals(one.to_mujoco(), s.begin, s.signals[1], hidden.STEP)
             moved = [engine, *hidden.followed(values, s, bench)[0].real]
