@@ -66,6 +66,12 @@ class ServoArm:
     joints: int = 6
     # of centres of mass from the file's, shape (links, 3) [m]
     off: Array | float = 0.0
+    play: float = 0.0  # between gears and link, before the encoder [rad]
+    sag: float = 0.0  # of the supply, a N·m of all joints together
+    fade: float = 0.0  # of the torque per volt as windings warm in 15 s
+    goal_speed: float = np.inf  # at which the firmware's own goal follows, at most [rad/s]
+    dead_zone: float = 0.0  # of the position's error, within which the drive is off [rad]
+    startup: float = 0.0  # torque that it gives at least beyond [N·m]
 
     @staticmethod
     def drawn(rng: np.random.Generator, joints: int = 6) -> ServoArm:
@@ -92,7 +98,8 @@ class ServoArm:
         """Return positions when frames begin, of goals that each frame sends, (N, joints) [rad]."""
         model = mujoco.MjModel.from_xml_string(self._mjcf())
         data = mujoco.MjData(model)
-        data.qpos[:] = goals[0]
+        own, wanted = slice(None, None, 2 if self.play else 1), goals[0].copy()
+        data.qpos[own] = goals[0]
         stiff = 1.0 / 0.002  # of bristles, which bend by 2 mrad
         damping = 0.5 * np.sqrt(self.coulomb * stiff * self.armature)
         bent, places = np.zeros(self.joints), np.empty_like(goals)
@@ -104,14 +111,21 @@ class ServoArm:
         seen = np.searchsorted(frames, clock + 0.5 * STEP, side="right")
         filled = 0
         for k, goal in enumerate(goals[np.maximum(held, 0)]):
+            q = data.qpos.reshape(self.joints, -1).sum(axis=1)  # of the links, with their play
             if seen[k] > filled:
-                places[filled : seen[k]], filled = data.qpos, seen[k]
-            v = data.qvel
+                places[filled : seen[k]], filled = q, seen[k]
+            v = data.qvel[own]
             holds = 1.0 + (self.static - 1.0) * np.exp(-((v / self.stribeck) ** 2))
             after = (bent + STEP * v) / (1.0 + STEP * np.abs(v) * stiff / holds)  # implicit
             rubs = self.coulomb * stiff * after + damping * (after - bent) / STEP
             bent = after
-            data.qfrc_applied[:] = self.stiffness * (goal - data.qpos) - rubs
+            wanted += np.clip(goal - wanted, -self.goal_speed * STEP, self.goal_speed * STEP)
+            error = wanted - q
+            gives = self.stiffness * error * (1.0 - self.fade * clock[k] / 15.0)
+            gives *= 1.0 - self.sag * np.abs(gives).sum()
+            gives = np.sign(error) * np.maximum(np.abs(gives), self.startup)
+            gives[np.abs(error) < self.dead_zone] = 0.0
+            data.qfrc_applied[own] = gives - rubs
             mujoco.mj_step(model, data)
         step = 2.0 * np.pi / COUNTS
         return np.asarray(step * np.round(places / step))
@@ -132,11 +146,18 @@ class ServoArm:
             text += (
                 f'<body name="{name}" pos="{" ".join(map(str, place))}"><joint axis="{axis}" '
                 f'armature="{self.armature[k]}" damping="{self.viscous[k]}"/>'
+            )
+            if self.play:
+                text += (
+                    f'<joint axis="{axis}" limited="true" range="{-self.play / 2} {self.play / 2}" '
+                    'solreflimit="0.004 1" armature="1e-5" damping="1e-3"/>'
+                )
+            text += (
                 f'<inertial pos="{" ".join(map(str, center + off[k]))}" mass="{mass}" '
                 f'diaginertia="{moments} {moments} {moments}"/>'
             )
         ends = "</body>" * self.joints
-        options = f'<option timestep="{STEP}" integrator="implicitfast"/>'
+        options = f'<compiler angle="radian"/><option timestep="{STEP}" integrator="implicitfast"/>'
         return f"<mujoco>{options}<worldbody>{text}{ends}</worldbody></mujoco>"
 
 

@@ -6,10 +6,12 @@ import json
 import math
 import os
 import re
+import runpy
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -223,6 +225,15 @@ def test_the_files_are_those_that_simulators_read(
     assert bam["kt"] / bam["R"] == pytest.approx(A) and bam["kt"] ** 2 / bam["R"] == pytest.approx(
         B
     )
+    with monkeypatch.context() as named:  # as Isaac Lab has it: keywords, and no others
+        stands = SimpleNamespace(BamActuatorCfg=SimpleNamespace, BamMotorCfg=SimpleNamespace)
+        for name in ("isaaclab", "isaaclab.actuators", "isaaclab.actuators.actuator_bam_cfg"):
+            named.setitem(sys.modules, name, stands)
+        isaac = runpy.run_path(str(out / "servo_isaaclab.py"))["SERVO"]
+    stalled = 7.4 * isaac.motor.kt / isaac.motor.resistance
+    assert stalled == pytest.approx(7.4 * A) and isaac.vin == pytest.approx(7.3, abs=0.2)
+    assert isaac.motor.error_gain * isaac.kp_fw == pytest.approx(PER_UNIT * 300.0, rel=0.01)
+    assert isaac.motor.load_friction_external == bam["load_friction_external"]
     model = mujoco.MjModel.from_xml_path(str(out / "servo.xml"))
     assert model.dof_armature[0] == pytest.approx(found["armature"]["value"] / part, rel=1e-4)
     page = out / "report.html"

@@ -24,7 +24,7 @@ from .bench import GRAVITY, NAME, Bench, ServoLog, open_logs
 from .firmware import Firmware
 from .report import one_after_another, page_of
 
-RESULTS = ("estimate.json", "report.html", "bam.json", "servo.xml")
+RESULTS = ("estimate.json", "report.html", "bam.json", "servo.xml", "servo_isaaclab.py")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
 TIMESTEP = 0.001  # of the MJCF file [s]
 QUANTITIES = {  # on the terminal, and their units
@@ -180,29 +180,54 @@ class IdentifiedServo:
         made = {n: value / (1.0 if n == "static" else part) for n, value in x.items()}
         return made if "B" in made else made | {"B": made["viscous"], "viscous": 0.0}
 
-    def to_bam(self) -> str:
-        """Return the numbers under the names of BAM's files, k = k_e, with intervals beside.
+    @property
+    def _bam(self) -> dict[str, Any]:
+        """The numbers under BAM's names, k = k_e, which motion does not tell.
 
         Its friction in the load is of gravity alone, and its motor's share is none here; `sag`,
         which it has not, is counted at the mean load.
         """
         x = self._fields
-        content = {
+        return {
             "model": "m5",
             "kt": x["B"] / x["A"],
             "R": x["B"] / x["A"] ** 2,
-            "armature": x["armature"],
-            "q_offset": -x["offset"] / self.bench.moment,
             "friction_base": x["coulomb"],
             "friction_viscous": x["viscous"],
             "load_friction_motor": 0.0,
             "load_friction_external": x["load"],
-            "heft": {
-                "assumed": "k = k_e, which motion does not tell",
-                "intervals": {n: q.interval for n, q in self.quantities.items()},
-            },
         }
-        return json_text(content)
+
+    def to_bam(self) -> str:
+        """Return the numbers as BAM's files have them, with intervals beside."""
+        x = self._fields
+        own = {"armature": x["armature"], "q_offset": -x["offset"] / self.bench.moment}
+        intervals = {n: q.interval for n, q in self.quantities.items()}
+        said = {"assumed": "k = k_e, which motion does not tell", "intervals": intervals}
+        return json_text(self._bam | own | {"heft": said})
+
+    def to_isaaclab(self) -> str:
+        """Return the servo as a `BamActuatorCfg` of Isaac Lab; without a gain that is left out."""
+        motor = {{"R": "resistance"}.get(n, n): x for n, x in self._bam.items()}
+        firmware, gain = self.firmware, self._stated
+        motor |= {"error_gain": self._gain or 1.0, "max_current": 0.0}  # no limit of the current
+        motor |= {"max_pwm": min(firmware.limit, 1.0)} if firmware else {}
+        fields = "".join(f"        {n}={x!r},\n" for n, x in motor.items())
+        late = f"{firmware.late:.3g} s at most" if firmware else "not told"
+        return f'''"""A servo of Isaac Lab (BamActuatorCfg; k = k_e is assumed), written by heft."""
+
+from isaaclab.actuators.actuator_bam_cfg import BamActuatorCfg, BamMotorCfg
+
+SERVO = BamActuatorCfg(
+    joint_names_expr=["{NAME}"],
+    motor=BamMotorCfg(
+{fields}    ),
+{f"    kp_fw={gain!r}," if self._gain else "    # kp_fw: no gain was told"}
+    vin={self._supply!r},
+    armature={self._fields["armature"]!r},
+    # max_delay: {late}, over the simulation's step
+)
+'''
 
     def to_mujoco(self) -> str:
         """Return the bench as MJCF, its joint and its motor as found, intervals in a comment.
@@ -213,10 +238,7 @@ class IdentifiedServo:
         """
         x = self._fields
         A, B = x["A"], x["B"]
-        supply = float(np.mean(np.concatenate([log.supply for log in self.logs])))
-        gain = self._gain * float(
-            np.median([g if (g := log.gain) > 0.0 else 1.0 for log in self.logs])
-        )
+        supply, gain = self._supply, self._gain * self._stated
         motor = {"motorconst": f"{B / A!r} {B / A!r}", "resistance": repr(B / A**2)}
         if gain:
             controller = f"{A * supply * gain!r} 0 {B!r} 0 0 {supply!r}"
@@ -249,6 +271,16 @@ class IdentifiedServo:
   </actuator>
 </mujoco>
 """
+
+    @property
+    def _supply(self) -> float:
+        """Mean voltage of the logs [V]."""
+        return float(np.mean(np.concatenate([log.supply for log in self.logs])))
+
+    @property
+    def _stated(self) -> float:
+        """Gain that the logs state, 1 where they do not."""
+        return float(np.median([g if (g := log.gain) > 0.0 else 1.0 for log in self.logs]))
 
     @property
     def _gain(self) -> float:
@@ -371,7 +403,8 @@ def identify_files(
     require_own(out, RESULTS)
     stated = section(Bench)(read_toml(bench), str(bench))
     servo = identify_bench(stated, open_logs(stated, logs, columns), progress)
-    contents = (servo.to_json(), servo.to_html(), servo.to_bam(), servo.to_mujoco())
+    texts = (servo.to_html(), servo.to_bam(), servo.to_mujoco(), servo.to_isaaclab())
+    contents = (servo.to_json(), *texts)
     with new_folder(out) as new:
         for name, content in zip(RESULTS, contents, strict=True):
             (new / name).write_text(content, encoding="utf-8")
