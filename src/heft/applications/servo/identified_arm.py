@@ -146,7 +146,15 @@ class IdentifiedArm:
             f"centres of mass are the file's within {1e3 * self.bench.centres:g} mm, a standard "
             "deviation (centres in the same TOML); shapes are the file's"
         )
-        zeros = self.fit.loop.parts(self.fit.values)[3]
+        _, _, shifts, zeros, _, _ = self.fit.loop.parts(self.fit.values)
+        sizes = np.linalg.norm(shifts.reshape(-1, 3), axis=1)
+        far = [
+            f"{b} {1e3 * size:.0f} mm"
+            for b, size in zip(self.robot.tree.names, sizes, strict=True)
+            if size > 3.0 * self.bench.centres
+        ]
+        if far:
+            said.append(f"centres of mass fit best far off the file's: {', '.join(far)}")
         off = [
             f"{j} {np.degrees(z):+.1f}°"
             for j, z in zip(self.robot.joints, zeros, strict=True)
