@@ -173,6 +173,14 @@ def test_the_known_mass_is_the_scale_of_all_torque(
         assert other[name].value == pytest.approx(factor * q.value, rel=1e-3, abs=1e-6)
 
 
+def test_a_log_that_never_slides_with_the_torque_on_has_no_strength(paths: list[Path]) -> None:
+    logs = open_logs(BENCH, paths)
+    free = [replace(log, on=log.on & False, duty=0.0 * log.duty) for log in logs[:1]]
+    found = identify_bench(BENCH, [*logs, *free])
+    assert np.isfinite(found.strengths[:3]).all() and np.isnan(found.strengths[3])
+    assert json.loads(found.to_json())["logs"][3]["strength"] is None and found.notes
+
+
 def test_a_warm_winding_is_told_by_the_logs_temperatures(tmp_path: Path) -> None:
     """Resistance that rises by 1 % a kelvin: as much more duty for the same torque."""
 

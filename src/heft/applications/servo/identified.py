@@ -88,7 +88,8 @@ class IdentifiedServo:
                 "and of the gain that the bench states; a delay is counted as none, and what the "
                 "law itself misses is not in the intervals",
             ]
-        ends = sorted(zip(self.strengths, self.logs, strict=True), key=lambda x: x[0])
+        told = [x for x in zip(self.strengths, self.logs, strict=True) if np.isfinite(x[0])]
+        ends = sorted(told, key=lambda x: x[0])
         if ends[-1][0] > 1.1 * ends[0][0]:
             unlike = " and ".join(
                 f"{log.name} {strength:.2f}"
