@@ -175,8 +175,9 @@ def test_the_known_mass_is_the_scale_of_all_torque(
 
 def test_a_log_that_never_slides_with_the_torque_on_has_no_strength(paths: list[Path]) -> None:
     logs = open_logs(BENCH, paths)
-    free = [replace(log, on=log.on & False, duty=0.0 * log.duty) for log in logs[:1]]
-    found = identify_bench(BENCH, [*logs, *free])
+    names = ("time", "position", "goal", "duty", "supply", "on")
+    free = replace(logs[0], **{n: getattr(logs[0], n)[~logs[0].on] for n in names})
+    found = identify_bench(BENCH, [*logs, free])
     assert np.isfinite(found.strengths[:3]).all() and np.isnan(found.strengths[3])
     assert json.loads(found.to_json())["logs"][3]["strength"] is None and found.notes
 
