@@ -61,7 +61,7 @@ def simulated(pace: float, gain: float, released: bool = True, bench: Bench = BE
         duty = max(-1.0, min(1.0, PER_UNIT * gain * (goal - q))) * on
         arm = bench.inertia * a + bench.moment * math.sin(q)
         rubs = TRUE["coulomb"] + TRUE["load"] * abs(arm)
-        more = 1.0 + TRUE["sag"] * abs(arm) * on
+        more = 1.0 + TRUE["sag"] * abs(arm)
         drive = TRUE["A"] * duty * volts - more * bench.moment * math.sin(q) - TRUE["offset"]
         total = more * bench.inertia + TRUE["armature"]
         damped = total + STEP * (TRUE["B"] * on + TRUE["viscous"])
@@ -121,7 +121,7 @@ def test_rows_are_those_of_an_independent_dynamics() -> None:
     samples = replace(samples, motion=ServoMotion(q, v, a, on, warm))
     rows = plant.rows(samples, range(9)).regressor[:, 0]
     rubs = np.tanh(v / 0.02) * np.abs(arm)
-    wanted = [arm, arm * warm, on * v, a, v, np.sign(v), rubs, on * arm * np.abs(arm), np.ones(20)]
+    wanted = [arm, arm * warm, on * v, a, v, np.sign(v), rubs, arm * np.abs(arm), np.ones(20)]
     assert rows == pytest.approx(np.stack(wanted, axis=1), abs=1e-12)
 
 

@@ -11,8 +11,8 @@ tells one from the other. The speed's column is cut off where the torque is off,
 winding is open. Without such rows it is that of viscous friction, and only their sum is told.
 
 A winding's resistance rises with its temperature, and 1/A with it: `1/A + (ρ/A) (T − T₀)`, of the
-arm's column, where logs are of several temperatures T. The more torque, the less of it a volt gives
-(the supply gives way, iron saturates): `(1/A) τ (1 + s |τ|)` of the arm's torque, while it is on.
+arm's column, where logs are of several temperatures T. The more torque, the less of it a volt gives:
+`(1/A) τ (1 + s |τ|)` of the arm's torque.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ServoPlant(Plant[ServoMotion]):
             "viscous": m.velocity,
             "coulomb": np.sign(m.velocity),
             "load": np.tanh(m.velocity / 0.02) * np.abs(torque),
-            "sag": m.on * torque * np.abs(torque),
+            "sag": torque * np.abs(torque),
             "offset": np.ones(len(arm)),
         }
 

@@ -70,6 +70,7 @@ class Loop:
     damps: float = 0.0  # firmware's D over P [s]
     sums: float = 0.0  # firmware's I over P [1/s]
     reach: float = np.inf  # position error at which the duty is 100 % [rad]
+    speed: float = np.inf  # at which the firmware's own goal follows, at most [rad/s]
     shift: float = 0.003  # standard deviation of centres of mass from the file's [m]
 
     @property
@@ -143,7 +144,16 @@ class Loop:
         total[1:] = np.cumsum(np.diff(knots)[:, None] * heights, axis=0)
         begins = np.append(clock, clock[-1] + step) - delay
         summed = np.stack([np.interp(begins, knots, x) for x in total.T], axis=1)
-        return np.asarray(np.diff(summed, axis=0) / step)
+        return self.limited(np.diff(summed, axis=0) / step, np.full(len(clock), step))
+
+    def limited(self, goal: Array, steps: Array) -> Array:
+        """Return goals, shape (N, joints) [rad], as a limit of their speed lets them follow."""
+        made = np.array(goal)
+        if np.isfinite(self.speed):
+            for k in range(1, len(made)):
+                most = self.speed * steps[k]
+                made[k] = made[k - 1] + np.clip(made[k] - made[k - 1], -most, most)
+        return made
 
     def followed(self, values: Array, episode: Episode, slopes: bool = True) -> tuple[Array, Array]:
         """Return positions at an episode's times, and their derivatives by the numbers.
@@ -297,7 +307,7 @@ def _guessed(loop: Loop, episodes: Sequence[Episode]) -> tuple[Array, Array]:
         still = np.zeros_like(e.position)
         pulls.append(loop.torque(e.position, still))
         speeds.append(np.gradient(e.position, e.time, axis=0))
-        errors.append(e.goal - e.position)
+        errors.append(loop.limited(e.goal, np.gradient(e.time)) - e.position)
     pull, speed, error = (np.concatenate(x).ravel() for x in (pulls, speeds, errors))
     bends, lags = np.linalg.lstsq(np.stack([pull, speed], axis=1), error, rcond=None)[0]
     bends = max(bends, 0.01 / max(float(np.abs(pull).max()), 1e-6))  # [rad] by all of gravity

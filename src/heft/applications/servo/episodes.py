@@ -47,6 +47,8 @@ class ArmBench:
     gain: Annotated[float | None, Number("a gain is positive", above=0.0)] = None
     d_gain: Annotated[float, Number("a gain is not negative", 0.0)] = 0.0
     i_gain: Annotated[float, Number("a gain is not negative", 0.0)] = 0.0
+    # at which the firmware's own goal follows the one that is sent, at most [rad/s]
+    goal_speed: Annotated[float, Number("a speed is positive", above=0.0, unit="rad/s")] = np.inf
     # of a dataset of LeRobot: degrees, or the range that was calibrated
     unit: Literal["deg", "range"] | None = None
     # the model's joints in the order of the dataset's names, where they are called otherwise

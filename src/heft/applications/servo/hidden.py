@@ -5,8 +5,7 @@ of the error as the bench states them (a sum begins with a stretch, and while to
 arm follows from short stretches' first states, each a start of its own. Sensitivities are those of
 the very steps, by complex steps of 1e-20 in each number, which difference nothing [Squire1998].
 Dry friction is `F tanh(w/s) (1 + static exp(−(w/w_s)²))`, so that a position that holds drifts by
-s at most. The arm's torque takes `τ (1 + sag |τ|)` of the drive's while that is on, of the |τ| of
-the step before.
+s at most. The arm's torque takes `τ (1 + sag |τ|)` of the drive's, of the |τ| of the step before.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def followed(values: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
         pull = bench.moment * np.sin(q)
         arm = bench.inertia * a + pull
         size = arm * np.sign(arm.real)
-        dry, more = coulomb + load * size, 1.0 + sag * size * on[:, k]
+        dry, more = coulomb + load * size, 1.0 + sag * size
         share = STEP / (bench.inertia * more + armature)
         drive = A * supply[:, k] * duty - offset - pull * more
         damping = B * on[:, k] + viscous

@@ -26,6 +26,7 @@ from .report import one_after_another, page_of
 
 ARM_RESULTS = ("estimate.json", "report.html", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
 TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
+MISSED = np.radians(1.0)  # of positions, root mean square, beyond which the law is another one
 SLOW = 100.0  # frames a second below which a rotor looks like any other lag
 OPEN = 0.6  # of what friction falls by with the speed, which no law of it tells beyond
 WEIGHED = 0.005  # of a mass, its standard deviation where it was weighed
@@ -121,6 +122,28 @@ class IdentifiedArm:
         return self._scaled[2]
 
     @property
+    def misfit(self) -> list[str]:
+        """What says that the law is not this arm's: nothing, or one sentence."""
+        far = [(k, j) for k, j in enumerate(self.robot.joints) if self.fit.missed[k] > MISSED]
+        held = []
+        for k, joint in far:
+            fast = [
+                max(_fastest(e.time, x[:, k]) for e, x in zip(self.episodes, signals, strict=True))
+                for signals in zip(*((e.goal, e.position) for e in self.episodes), strict=True)
+            ]
+            if fast[1] < 0.8 * fast[0]:
+                held.append(f"{joint} {fast[1]:.2g} rad/s, its goal {fast[0]:.2g}")
+        if not far:
+            return []
+        said = (
+            f"positions of {', '.join(j for _, j in far)} are missed by more than friction of an "
+            "unknown law does: look for a limit of the goal's speed or of the duty, play in the "
+            "gears, joints that touch something"
+        )
+        slow = f"; moved at most: {'; '.join(held)} (goal_speed in the same TOML, or gain)"
+        return [said + (slow if held else "")]
+
+    @property
     def notes(self) -> list[str]:
         """What no such episodes tell, and what they say of the model."""
         said = [
@@ -160,6 +183,7 @@ class IdentifiedArm:
             for j, z in zip(self.robot.joints, zeros, strict=True)
             if abs(z) > np.radians(2.0)
         ]
+        said += self.misfit
         if off:
             said.append(f"zeros are off the model's: {', '.join(off)} (zero in the same TOML)")
         return said
@@ -277,6 +301,11 @@ class IdentifiedArm:
         return (self.to_json(), self.to_html(), mujoco, *others)
 
 
+def _fastest(time: Array, angle: Array) -> float:
+    """Return the largest mean speed of a tenth of a second [rad/s]."""
+    return float(np.abs(np.interp(time + 0.1, time, angle) - angle).max()) / 0.1
+
+
 def identify_arm(
     robot: Robot,
     bench: ArmBench,
@@ -305,7 +334,7 @@ def identify_arm(
     gain = bench.gain or 1.0
     reach = np.inf if bench.gain is None else 1.0 / bench.gain
     ratios = bench.d_gain / gain, bench.i_gain / gain
-    loop = Loop(with_servos(robot), *ratios, reach, bench.centres)
+    loop = Loop(with_servos(robot), *ratios, reach, bench.goal_speed, bench.centres)
     progress(f"simulating the loop of {len(episodes)} episodes")
     found = IdentifiedArm(robot, bench, episodes, fitted(loop, episodes))
     if not any(name.endswith(".stiffness") for name in found.quantities):
@@ -313,7 +342,8 @@ def identify_arm(
         raise FitError(
             "the episodes do not tell how stiff the servos are beside the known mass",
             got=f"none to {TOLD:.0%}; positions missed by up to {off:.2g}°",
-            cure=f"weigh {found.reference}, which they tell best; add episodes in which joints "
+            cure="; ".join([*found.misfit, ""])
+            + f"weigh {found.reference}, which they tell best; add episodes in which joints "
             "lift, hold and lower, far and with rests; see whether signs and zeros are the model's",
         )
     return found
