@@ -110,11 +110,14 @@ def test_all_scaled_alike_moves_alike(
     assert np.ptp(one) > 1.0 and np.abs(one - other).max() < 1e-9
 
 
-def test_the_loop_is_that_of_an_independent_simulator(loop: arm.Loop, truth: ServoArm) -> None:
+@pytest.mark.parametrize("speed", [np.inf, 1.5])
+def test_the_loop_is_that_of_an_independent_simulator(
+    loop: arm.Loop, truth: ServoArm, speed: float
+) -> None:
     """MuJoCo's arm without dry friction, by the true numbers: within steps of the encoder."""
-    smooth = replace(truth, coulomb=1e-9 * truth.coulomb, jitter=0.0)
+    smooth = replace(truth, coulomb=1e-9 * truth.coulomb, jitter=0.0, goal_speed=speed)
     (episode,) = episodes_of(smooth, 1, 8.0, 3)
-    plain = replace(loop, damps=0.0, sums=0.0, reach=np.inf)
+    plain = replace(loop, damps=0.0, sums=0.0, reach=np.inf, speed=speed)
     joints = [smooth.stiffness, smooth.viscous, smooth.coulomb, smooth.armature]
     masses = smooth.masses / [link[3] for link in LINKS[:3]]
     values = np.concatenate([np.log([*joints, masses]).ravel(), np.zeros(15), [smooth.delay]])

@@ -11,7 +11,7 @@ tells one from the other. The speed's column is cut off where the torque is off,
 winding is open. Without such rows it is that of viscous friction, and only their sum is told.
 
 A winding's resistance rises with its temperature, and 1/A with it: `1/A + (ρ/A) (T − T₀)`, of the
-arm's column, where logs are of several temperatures T. The more torque, the less of it a volt gives:
+arm's column, where logs are of several temperatures T. The more torque, the less a volt gives:
 `(1/A) τ (1 + s |τ|)` of the arm's torque.
 """
 

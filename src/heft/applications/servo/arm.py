@@ -147,12 +147,17 @@ class Loop:
         return self.limited(np.diff(summed, axis=0) / step, np.full(len(clock), step))
 
     def limited(self, goal: Array, steps: Array) -> Array:
-        """Return goals, shape (N, joints) [rad], as a limit of their speed lets them follow."""
-        made = np.array(goal)
-        if np.isfinite(self.speed):
-            for k in range(1, len(made)):
-                most = self.speed * steps[k]
-                made[k] = made[k - 1] + np.clip(made[k] - made[k - 1], -most, most)
+        """Return goals of steps [s], (N, joints) [rad], as a limit of speed lets them follow.
+
+        They are means of the steps, in which one that moves on ends later than it is on the mean.
+        """
+        if not np.isfinite(self.speed):
+            return goal
+        made, now = np.empty_like(goal), goal[0]
+        for k, most in enumerate(self.speed * steps):
+            moved = np.clip(goal[k] - now, -most, most)
+            made[k] = now + moved - moved * np.abs(moved) / (2.0 * most)
+            now = now + moved
         return made
 
     def followed(self, values: Array, episode: Episode, slopes: bool = True) -> tuple[Array, Array]:
