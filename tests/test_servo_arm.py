@@ -154,8 +154,26 @@ def test_files_say_to_mujoco_what_was_found(free: IdentifiedArm) -> None:
         assert model.actuator(joint).gainprm[0] == pytest.approx(numbers[f"{joint}.stiffness"])
         assert model.joint(joint).armature[0] == pytest.approx(numbers[f"{joint}.armature"])
         assert model.body(LINKS[k][0]).mass[0] == pytest.approx(numbers[f"{LINKS[k][0]}.mass"])
+    shifts = free.fit.loop.parts(free.fit.values)[2].reshape(-1, 3)
+    assert np.abs(shifts).max() > 1e-5  # and the file has them
+    for k, shift in enumerate(shifts):
+        assert model.body(LINKS[k][0]).ipos == pytest.approx(
+            np.array(LINKS[k][4]) + shift, abs=1e-7
+        )
     assert json.loads(content)["reference"] == free.reference
     assert json.loads(pace)["joint_order"] == list(JOINTS[:3]) and "VISCOUS" in lab
+
+
+def test_a_limit_of_the_goals_speed_is_named(truth: ServoArm) -> None:
+    """And stated it is simulated: nothing is left to name."""
+    slow = episodes_of(replace(truth, goal_speed=0.8), 4, 8.0, 5)
+    try:
+        said = identify_arm(robot_of(3), ArmBench(), slow).text()
+    except FitError as error:
+        said = str(error)
+    assert "rad/s, its goal" in said and "(goal_speed" in said
+    stated = identify_arm(robot_of(3), ArmBench(goal_speed=0.8), slow)
+    assert stated.misfit == [] and np.degrees(stated.fit.missed.max()) < 0.5
 
 
 def dataset(
