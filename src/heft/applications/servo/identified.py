@@ -212,7 +212,6 @@ class IdentifiedServo:
         motor = {{"R": "resistance"}.get(n, n): x for n, x in self._bam.items()}
         firmware, gain = self.firmware, self._stated
         motor |= {"error_gain": self._gain or 1.0, "max_current": 0.0}  # no limit of the current
-        motor |= {"max_pwm": min(firmware.limit, 1.0)} if firmware else {}
         fields = "".join(f"        {n}={x!r},\n" for n, x in motor.items())
         late = f"{firmware.late:.3g} s at most" if firmware else "not told"
         return f'''"""A servo of Isaac Lab (BamActuatorCfg; k = k_e is assumed), written by heft."""
