@@ -4,9 +4,10 @@
 
 Twelve public logs of a Dynamixel XL330 with a known mass on an arm (`servo/xl330` beside the folder
 of HEFT_DATA), at three gains of its firmware. Each gain's logs are fitted alone, and what must not
-depend on the gain compared. Then each gain is predicted by the fit of the other two: by `heft
-servo` and by the terms of BAM's richest model (m6 of github.com/Rhoban/bam: friction in the load
-that tells motor from arm, Stribeck, quadratic), fitted to the same logs by nonlinear least squares.
+depend on the gain compared, as are the halves of its logs. Then each gain is predicted by the fit
+of the other two: by `heft servo` and by the terms of BAM's richest model (m6 of
+github.com/Rhoban/bam: friction in the load that tells motor from arm, Stribeck, quadratic), fitted
+to the same logs by nonlinear least squares.
 Errors are what the law misses where the arm slides, over what the drive gave, both as root mean
 squares; the same unit for both, since each has its own torque per volt.
 
@@ -30,7 +31,7 @@ from scipy.signal import savgol_filter
 
 from benchmarks.arms import data_folder
 from benchmarks.program import benchmark
-from benchmarks.results_file import Row, at_most
+from benchmarks.results_file import Row, at_least, at_most
 from heft.applications.servo import (
     Bench,
     IdentifiedServo,
@@ -82,7 +83,8 @@ def missed(found: IdentifiedServo, s: Sliding) -> np.ndarray:
     arm = BENCH.moment * np.sin(s["q"]) + BENCH.inertia * s["a"]
     warm = 1.0 + x.get("warmth", 0.0) * (s["temperature"] - found.temperature)
     rubs = x["coulomb"] + x["load"] * np.abs(arm)
-    taken = warm * arm + x["armature"] * s["a"] + np.sign(s["v"]) * rubs + x["offset"]
+    carried = (warm + x["sag"] * np.abs(arm)) * arm + x["armature"] * s["a"]
+    taken = carried + np.sign(s["v"]) * rubs + x["offset"]
     return np.asarray(x["A"] * s["volts"] - taken - (x.get("B", 0.0) + x["viscous"]) * s["v"])
 
 
@@ -104,6 +106,21 @@ def m6(x: np.ndarray, s: Sliding) -> np.ndarray:
 def share(error: np.ndarray, A: float, s: Sliding) -> float:
     """Return an error of torque over what the drive gave, as root mean squares [%]."""
     return float(100.0 * np.sqrt(np.mean(error**2) / np.mean((A * s["volts"]) ** 2)))
+
+
+def apart(one: IdentifiedServo, other: IdentifiedServo) -> dict[str, float]:
+    """Return how many standard deviations numbers that both have are apart."""
+    pairs = {
+        n: (x, other.quantities[n]) for n, x in one.quantities.items() if n in other.quantities
+    }
+    return {n: abs(x.value - y.value) / np.hypot(x.std, y.std) for n, (x, y) in pairs.items()}
+
+
+def half(log: ServoLog, which: int) -> ServoLog:
+    """Return the first half of a log, or the second one."""
+    rows = np.array_split(np.arange(len(log.time)), 2)[which]
+    names = ("time", "position", "goal", "duty", "supply", "on")
+    return replace(log, **{name: getattr(log, name)[rows] for name in names})
 
 
 def by_position(logs: Mapping[int, Sequence[ServoLog]], told: Mapping[int, Any]) -> Iterator[Row]:
@@ -153,13 +170,17 @@ def main() -> Iterator[Row]:
         yield Row(f"gain {g}: its least R²", least, "")
         for name, q in one.quantities.items():
             yield Row(f"gain {g}: {name}", q.value, q.unit, against=f"± {q.std:.2g}")
+    every = []
     for a, b in combinations(GAINS, 2):
-        for name in ("A", "B", "armature", "viscous", "coulomb", "load", "offset"):
-            one, other = found[a].quantities, found[b].quantities
-            if name in one and name in other:
-                gap = abs(one[name].value - other[name].value)
-                z = gap / np.hypot(one[name].std, other[name].std)
-                yield at_most(f"{name} at gain {a} and {b}, apart by", z, "σ", ASKED)
+        for name, z in apart(found[a], found[b]).items():
+            every.append(z)
+            yield at_most(f"{name} at gain {a} and {b}, apart by", z, "σ", ASKED)
+    for own in logs.values():
+        early, late = (identify_bench(BENCH, [half(log, k) for log in own]) for k in (0, 1))
+        every += apart(early, late).values()
+    share_of = float(np.mean(np.array(every) < 2.0))
+    words = "numbers of gains and of halves of the logs, apart by less than 2 σ"
+    yield at_least(words, share_of, "", 0.92, f"of {len(every)}")
     for g in GAINS:
         others = [log for k in GAINS if k != g for log in logs[k]]
         held, fitted = sliding(logs[g]), sliding(others)
@@ -177,6 +198,7 @@ def main() -> Iterator[Row]:
             repeated.append(share(missed(alone, one), alone.quantities["A"].value, one))
         middle = float(np.median(repeated))
         yield Row(f"gain {g}: a log by the others of its gain, torque missed", middle, "%")
+        yield at_most(f"gain {g}: by other gains over by its own", error / middle, "", 1.5)
     yield from by_position(logs, found)
 
 

@@ -6,10 +6,12 @@ import json
 import math
 import os
 import re
+import runpy
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -36,9 +38,9 @@ from tests.browser import barriers
 
 BENCH = Bench(0.5, 0.1, arm_mass=0.03, full_duty=885.0)
 # Torque per volt [N·m/V], back-EMF, viscous friction [N·m·s/rad], rotor [kg·m²], Coulomb [N·m],
-# share of friction in the load, offset [N·m].
+# share of friction in the load, how much more of the drive the load takes [1/(N·m)], offset [N·m].
 TRUE = {"A": 0.11, "B": 0.045, "viscous": 0.006, "armature": 0.002}
-TRUE |= {"coulomb": 0.01, "load": 0.2, "offset": 0.004}
+TRUE |= {"coulomb": 0.01, "load": 0.2, "sag": 0.5, "offset": 0.004}
 PER_UNIT = 0.002877  # duty per rad and unit of gain
 STEP, EVERY = 0.0005, 10  # [s], steps between rows
 MEASURED = Path(os.environ.get("HEFT_DATA", "/nowhere")).parent / "servo" / "xl330"
@@ -51,7 +53,6 @@ def simulated(pace: float, gain: float, released: bool = True, bench: Bench = BE
     """
     q = v = a = 0.0
     rows = []
-    total = bench.inertia + TRUE["armature"]
     for k in range(int(8.0 / STEP)):
         t = k * STEP
         goal = 1.3 * math.sin(pace * t) + 0.5 * math.sin(2.7 * pace * t)
@@ -60,7 +61,9 @@ def simulated(pace: float, gain: float, released: bool = True, bench: Bench = BE
         duty = max(-1.0, min(1.0, PER_UNIT * gain * (goal - q))) * on
         arm = bench.inertia * a + bench.moment * math.sin(q)
         rubs = TRUE["coulomb"] + TRUE["load"] * abs(arm)
-        drive = TRUE["A"] * duty * volts - bench.moment * math.sin(q) - TRUE["offset"]
+        more = 1.0 + TRUE["sag"] * abs(arm)
+        drive = TRUE["A"] * duty * volts - more * bench.moment * math.sin(q) - TRUE["offset"]
+        total = more * bench.inertia + TRUE["armature"]
         damped = total + STEP * (TRUE["B"] * on + TRUE["viscous"])
         free = (total * v + STEP * drive) / damped
         after = math.copysign(max(abs(free) - STEP * rubs / damped, 0.0), free)
@@ -116,9 +119,9 @@ def test_rows_are_those_of_an_independent_dynamics() -> None:
     on, warm = (np.arange(20) % 2).astype(float), np.linspace(-5.0, 5.0, 20)
     samples = plant.random_samples(20, np.random.default_rng(2))
     samples = replace(samples, motion=ServoMotion(q, v, a, on, warm))
-    rows = plant.rows(samples, range(8)).regressor[:, 0]
+    rows = plant.rows(samples, range(9)).regressor[:, 0]
     rubs = np.tanh(v / 0.02) * np.abs(arm)
-    wanted = [arm, arm * warm, on * v, a, v, np.sign(v), rubs, np.ones(20)]
+    wanted = [arm, arm * warm, on * v, a, v, np.sign(v), rubs, arm * np.abs(arm), np.ones(20)]
     assert rows == pytest.approx(np.stack(wanted, axis=1), abs=1e-12)
 
 
@@ -129,13 +132,13 @@ def test_the_rate_of_momentum_less_the_remainder_is_the_row() -> None:
         np.sin(3 * t), 3 * np.cos(3 * t), -9 * np.sin(3 * t), np.ones(5), np.full(5, 2.0)
     )
     samples = replace(plant.random_samples(5, np.random.default_rng(0)), motion=motion)
-    sides, row = plant.sides(samples, range(8)), plant.rows(samples, range(8)).regressor[2]
+    sides, row = plant.sides(samples, range(9)), plant.rows(samples, range(9)).regressor[2]
     rate = np.einsum("k,kmp->mp", [1.0, -8.0, 0.0, 8.0, -1.0], sides.momentum) / (12.0 * h)
     assert rate - sides.remainder[2] == pytest.approx(row, abs=1e-9)
 
 
 def test_intervals_of_a_simulated_servo_hold_the_truth(found: IdentifiedServo) -> None:
-    """Of seven numbers at 95 % one may be outside, none by another half."""
+    """Of eight numbers at 95 % one may be outside, none by another half."""
     apart = {n: abs(q.value - TRUE[n]) / q.std for n, q in found.quantities.items()}
     assert set(apart) == set(TRUE)
     assert sum(z > 1.96 for z in apart.values()) <= 1 and max(apart.values()) < 3.0, apart
@@ -166,8 +169,17 @@ def test_the_known_mass_is_the_scale_of_all_torque(
     logs = open_logs(BENCH, paths)
     other = identify_bench(twice, logs).quantities
     for name, q in found.quantities.items():
-        factor = 1.0 if name == "load" else 2.0
+        factor = {"load": 1.0, "sag": 0.5}.get(name, 2.0)
         assert other[name].value == pytest.approx(factor * q.value, rel=1e-3, abs=1e-6)
+
+
+def test_a_log_that_never_slides_with_the_torque_on_has_no_strength(paths: list[Path]) -> None:
+    logs = open_logs(BENCH, paths)
+    names = ("time", "position", "goal", "duty", "supply", "on")
+    free = replace(logs[0], **{n: getattr(logs[0], n)[~logs[0].on] for n in names})
+    found = identify_bench(BENCH, [*logs, free])
+    assert np.isfinite(found.strengths[:3]).all() and np.isnan(found.strengths[3])
+    assert json.loads(found.to_json())["logs"][3]["strength"] is None and found.notes
 
 
 def test_a_warm_winding_is_told_by_the_logs_temperatures(tmp_path: Path) -> None:
@@ -215,12 +227,24 @@ def test_the_files_are_those_that_simulators_read(
     assert 10 <= len(capsys.readouterr().out.strip().splitlines()) <= 20
     found = json.loads((out / "estimate.json").read_text())["quantities"]
     bam = json.loads((out / "bam.json").read_text())
-    A, B = found["A"]["value"], found["B"]["value"]
+    angles = np.concatenate([log.position for log in open_logs(BENCH, paths)])
+    load = BENCH.moment * np.mean(np.abs(np.sin(angles)))  # at which simulators' fields are
+    part = 1.0 + found["sag"]["value"] * load
+    A, B = found["A"]["value"] / part, found["B"]["value"] / part
     assert bam["kt"] / bam["R"] == pytest.approx(A) and bam["kt"] ** 2 / bam["R"] == pytest.approx(
         B
     )
+    with monkeypatch.context() as named:  # as Isaac Lab has it: keywords, and no others
+        stands = SimpleNamespace(BamActuatorCfg=SimpleNamespace, BamMotorCfg=SimpleNamespace)
+        for name in ("isaaclab", "isaaclab.actuators", "isaaclab.actuators.actuator_bam_cfg"):
+            named.setitem(sys.modules, name, stands)
+        isaac = runpy.run_path(str(out / "servo_isaaclab.py"))["SERVO"]
+    stalled = 7.4 * isaac.motor.kt / isaac.motor.resistance
+    assert stalled == pytest.approx(7.4 * A) and isaac.vin == pytest.approx(7.3, abs=0.2)
+    assert isaac.motor.error_gain * isaac.kp_fw == pytest.approx(PER_UNIT * 300.0, rel=0.01)
+    assert isaac.motor.load_friction_external == bam["load_friction_external"]
     model = mujoco.MjModel.from_xml_path(str(out / "servo.xml"))
-    assert model.dof_armature[0] == pytest.approx(found["armature"]["value"], rel=1e-4)
+    assert model.dof_armature[0] == pytest.approx(found["armature"]["value"] / part, rel=1e-4)
     page = out / "report.html"
     assert "torque per volt A" in page.read_text() and barriers(page.as_uri()) == []
     state = mujoco.MjData(model)
@@ -241,7 +265,7 @@ def test_mujoco_follows_the_goal_as_the_law_does(paths: list[Path]) -> None:
     found = identify_bench(BENCH, open_logs(BENCH, paths))
     engine, law, flat = map(float, re.findall(r"(\d+\.\d+)°", found.replayed()))
     assert law < 0.7 and law < flat and engine < 1.5 * flat
-    free = found.quantities | {"load": Quantity(0.0, 0.0, "1")}
+    free = found.quantities | dict.fromkeys(("load", "sag"), Quantity(0.0, 0.0, "1"))
     engine, law, flat = map(
         float, re.findall(r"(\d+\.\d+)°", replace(found, quantities=free).replayed())
     )
@@ -253,7 +277,7 @@ def test_a_rollout_is_the_same_with_all_masses_and_torques_scaled(paths: list[Pa
     bench = replace(BENCH, gain=PER_UNIT)
     stretches = hidden.Stretches.of(open_logs(bench, paths[:1]), bench, 1.0)
     one = np.array([[TRUE.get(name, 0.3) for name in hidden.NAMES]])
-    three = np.where(np.isin(hidden.NAMES, ("load", "static")), one, 3.0 * one)
+    three = one * [{"load": 1.0, "static": 1.0, "sag": 1.0 / 3.0}.get(n, 3.0) for n in hidden.NAMES]
     heavy = replace(bench, mass=3.0 * bench.mass, arm_mass=3.0 * bench.arm_mass)
     places, duties = hidden.followed(one, stretches, bench)
     assert np.ptp(places.real) > 1.0
@@ -419,4 +443,4 @@ def test_a_measured_servo_is_the_same_at_two_gains(tmp_path: Path) -> None:
         assert abs(one[name].value - two[name].value) < 3.0 * math.hypot(
             one[name].std, two[name].std
         )
-    assert two["A"].std < 0.03 * two["A"].value
+    assert two["A"].std < 0.05 * two["A"].value

@@ -79,7 +79,9 @@ def loop() -> arm.Loop:
 def numbers(loop: arm.Loop) -> np.ndarray:
     rng = np.random.default_rng(5)
     middle = [np.log([17.0, 0.6, 0.05, 0.03])]
-    values = np.concatenate([np.repeat(middle, 3), np.zeros(3), np.full(3, 0.02), np.full(3, 0.3)])
+    values = np.concatenate(
+        [np.repeat(middle, 3), np.zeros(3), np.full(9, 0.002), np.full(3, 0.02), np.full(3, 0.3)]
+    )
     return np.append(values + 0.1 * rng.standard_normal(len(values)), 0.013)
 
 
@@ -108,14 +110,17 @@ def test_all_scaled_alike_moves_alike(
     assert np.ptp(one) > 1.0 and np.abs(one - other).max() < 1e-9
 
 
-def test_the_loop_is_that_of_an_independent_simulator(loop: arm.Loop, truth: ServoArm) -> None:
+@pytest.mark.parametrize("speed", [np.inf, 1.5])
+def test_the_loop_is_that_of_an_independent_simulator(
+    loop: arm.Loop, truth: ServoArm, speed: float
+) -> None:
     """MuJoCo's arm without dry friction, by the true numbers: within steps of the encoder."""
-    smooth = replace(truth, coulomb=1e-9 * truth.coulomb, jitter=0.0)
+    smooth = replace(truth, coulomb=1e-9 * truth.coulomb, jitter=0.0, goal_speed=speed)
     (episode,) = episodes_of(smooth, 1, 8.0, 3)
-    plain = replace(loop, damps=0.0, sums=0.0, reach=np.inf)
+    plain = replace(loop, damps=0.0, sums=0.0, reach=np.inf, speed=speed)
     joints = [smooth.stiffness, smooth.viscous, smooth.coulomb, smooth.armature]
     masses = smooth.masses / [link[3] for link in LINKS[:3]]
-    values = np.concatenate([np.log([*joints, masses]).ravel(), np.zeros(6), [smooth.delay]])
+    values = np.concatenate([np.log([*joints, masses]).ravel(), np.zeros(15), [smooth.delay]])
     missed = plain.followed(values, episode, False)[0] - episode.position
     assert np.ptp(episode.position) > 1.0
     assert np.abs(missed[episode.time > 0.5]).max() < 0.003  # [rad]: two steps of 4096, as delays
@@ -149,8 +154,26 @@ def test_files_say_to_mujoco_what_was_found(free: IdentifiedArm) -> None:
         assert model.actuator(joint).gainprm[0] == pytest.approx(numbers[f"{joint}.stiffness"])
         assert model.joint(joint).armature[0] == pytest.approx(numbers[f"{joint}.armature"])
         assert model.body(LINKS[k][0]).mass[0] == pytest.approx(numbers[f"{LINKS[k][0]}.mass"])
+    shifts = free.fit.loop.parts(free.fit.values)[2].reshape(-1, 3)
+    assert np.abs(shifts).max() > 1e-5  # and the file has them
+    for k, shift in enumerate(shifts):
+        assert model.body(LINKS[k][0]).ipos == pytest.approx(
+            np.array(LINKS[k][4]) + shift, abs=1e-7
+        )
     assert json.loads(content)["reference"] == free.reference
     assert json.loads(pace)["joint_order"] == list(JOINTS[:3]) and "VISCOUS" in lab
+
+
+def test_a_limit_of_the_goals_speed_is_named(truth: ServoArm) -> None:
+    """And stated it is simulated: nothing is left to name."""
+    slow = episodes_of(replace(truth, goal_speed=0.8), 4, 8.0, 5)
+    try:
+        said = identify_arm(robot_of(3), ArmBench(), slow).text()
+    except FitError as error:
+        said = str(error)
+    assert "rad/s, its goal" in said and "(goal_speed" in said
+    stated = identify_arm(robot_of(3), ArmBench(goal_speed=0.8), slow)
+    assert stated.misfit == [] and np.degrees(stated.fit.missed.max()) < 0.5
 
 
 def dataset(

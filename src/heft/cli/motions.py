@@ -84,8 +84,8 @@ def servo(
     """Identify a servo on a bench, or an arm of servos: torque, back-EMF, friction, rotors.
 
     Leaves a folder: a page (report.html), every number with its interval (estimate.json); of a
-    bench the names of BAM's files (bam.json) and MuJoCo's joint and motor (servo.xml), of an arm
-    models for MuJoCo (robot.xml), Isaac Lab and PACE.
+    bench the names of BAM's files (bam.json), MuJoCo's joint and motor (servo.xml) and Isaac Lab's
+    actuator (servo_isaaclab.py), of an arm models for MuJoCo (robot.xml), Isaac Lab and PACE.
 
     Parameters
     ----------

@@ -11,7 +11,8 @@ tells one from the other. The speed's column is cut off where the torque is off,
 winding is open. Without such rows it is that of viscous friction, and only their sum is told.
 
 A winding's resistance rises with its temperature, and 1/A with it: `1/A + (ρ/A) (T − T₀)`, of the
-arm's column, where logs are of several temperatures T.
+arm's column, where logs are of several temperatures T. The more torque, the less a volt gives:
+`(1/A) τ (1 + s |τ|)` of the arm's torque.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ UNITS = {  # of all columns that a servo may have; friction is that of sliding, 
     "viscous": "V·s/rad",
     "coulomb": "V",
     "load": "V/(N·m)",
+    "sag": "V/(N·m)²",
     "offset": "V",
 }
 
@@ -113,14 +115,15 @@ class ServoPlant(Plant[ServoMotion]):
     def _columns(self, m: ServoMotion, arm: Array) -> dict[str, Array]:
         """Return all columns but that of the rotor, given that of the arm, (N,) [N·m]."""
         # Friction in the load turns its sign at a speed of .02 rad/s.
-        pressed = np.abs(self.inertia * m.acceleration + self.moment * np.sin(m.position))
+        torque = self.inertia * m.acceleration + self.moment * np.sin(m.position)
         return {
             "arm": arm,
             "warmth": arm * m.warm,
             "back_emf": m.on * m.velocity,
             "viscous": m.velocity,
             "coulomb": np.sign(m.velocity),
-            "load": np.tanh(m.velocity / 0.02) * pressed,
+            "load": np.tanh(m.velocity / 0.02) * np.abs(torque),
+            "sag": torque * np.abs(torque),
             "offset": np.ones(len(arm)),
         }
 

@@ -1,9 +1,10 @@
 """An arm of servos told by positions and goals alone: its loop is closed in simulation, and fitted.
 
 Each joint is a servo: a spring `A·V·gain` between goal and position, back-EMF and viscous friction
-as one, Coulomb friction, a rotor. Each body is the model file's, its mass off by a factor. All of
-them scaled alike move alike, so that one mass that is known is the scale; without one only ratios
-are told. Numbers are found as logarithms: they stay positive, and a ratio is a difference.
+as one, Coulomb friction, a rotor. Each body is the model file's, its mass off by a factor and all
+of it by a shift. All scaled alike move alike, so that one mass that is known is the scale; without
+one only ratios are told. Numbers are found as logarithms: they stay positive, and a ratio is a
+difference.
 
 The arm follows an episode's goals from its first state on (`dynamics.held_steps`); sensitivities
 are those of the very steps. Goals are held from frame to frame, and come late by an unknown time.
@@ -13,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
+from numpy.typing import NDArray
+from scipy.optimize import least_squares, nnls
 
 from heft.arrays import Array
 from heft.dynamics import Armature, Coulomb, Drives, Sigmoid, Viscous, held_steps
 from heft.errors import FitError, SolverFailure
+from heft.information import inertia
 from heft.models import Robot
 from heft.simulation import SimulatedRobot
 
@@ -44,6 +47,13 @@ ZERO = 0.05  # how far a joint's zero may be from the model file's [rad]
 FALL = (0.2, 0.3)  # of Coulomb friction, by which it falls over `FALLEN`, and how far from that
 FALLEN = 0.15  # [rad/s]
 LATE = (0.01, 0.03)  # delay of goals, and how far it may be from that [s]
+# Derivatives of a change of frame by each axis; it is a square of the shift, differenced exactly.
+SHIFTS = np.stack(
+    [
+        (inertia.frame_change(np.eye(3), e) - inertia.frame_change(np.eye(3), -e)) / 2.0
+        for e in np.eye(3)
+    ]
+)
 
 
 def with_servos(robot: Robot) -> Robot:
@@ -60,14 +70,17 @@ class Loop:
     damps: float = 0.0  # firmware's D over P [s]
     sums: float = 0.0  # firmware's I over P [1/s]
     reach: float = np.inf  # position error at which the duty is 100 % [rad]
+    speed: float = np.inf  # at which the firmware's own goal follows, at most [rad/s]
+    shift: float = 0.003  # standard deviation of centres of mass from the file's [m]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Logarithms of the joints' numbers and bodies' masses, then zeros and the delay."""
-        joints = self.robot.joints
+        """Logarithms of the joints' numbers and bodies' masses, then what is none."""
+        joints, bodies = self.robot.joints, self.robot.tree.names
         return (
             *(f"{j}.{kind}" for kind in OF_JOINT for j in joints),
-            *(f"{b}.mass" for b in self.robot.tree.names),
+            *(f"{b}.mass" for b in bodies),
+            *(f"{b}.{axis}" for b in bodies for axis in "xyz"),
             *(f"{j}.zero" for j in joints),
             *(f"{j}.fall" for j in joints),
             "delay",
@@ -93,16 +106,23 @@ class Loop:
         }
         return {kind: [at[d] for d in range(len(self.robot.joints))] for kind, at in made.items()}
 
+    def parts(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """Split numbers, the last axis: joints', masses, shifts [m], zeros, falls, the delay."""
+        n, bodies = len(self.robot.joints), len(self.robot.tree.names)
+        ends = np.cumsum([len(OF_JOINT) * n, bodies, 3 * bodies, n, n])
+        return np.split(values, ends, axis=-1)
+
     def standard(self, values: Array) -> Array:
         """Return the standard parameters of numbers."""
-        n, made = len(self.robot.joints), np.zeros(len(self.robot.labels))
-        for k, kind in enumerate(OF_JOINT):
-            if kind in self._places:
-                made[self._places[kind]] = np.exp(values[k * n : (k + 1) * n])
-        first = len(OF_JOINT) * n
-        factors = np.exp(values[first : first + len(self._file)])
-        made[: self._file.size] = (factors[:, None] * self._file).ravel()
-        made[self._places["fall"]] = -values[-1 - n : -1] * made[self._places["coulomb"]]
+        made = np.zeros(len(self.robot.labels))
+        joints, masses, shifts, _, falls, _ = self.parts(values)
+        own = dict(zip(OF_JOINT, np.exp(joints).reshape(len(OF_JOINT), -1), strict=True))
+        for kind in self._places.keys() & own:
+            made[self._places[kind]] = own[kind]
+        moved = zip(np.exp(masses), shifts.reshape(-1, 3), self._file, strict=True)
+        bodies = [m * inertia.frame_change(np.eye(3), d) @ body for m, d, body in moved]
+        made[: self._file.size] = np.concatenate(bodies)
+        made[self._places["fall"]] = -falls * own["coulomb"]
         return made
 
     def torque(self, position: Array, acceleration: Array) -> Array:
@@ -124,7 +144,21 @@ class Loop:
         total[1:] = np.cumsum(np.diff(knots)[:, None] * heights, axis=0)
         begins = np.append(clock, clock[-1] + step) - delay
         summed = np.stack([np.interp(begins, knots, x) for x in total.T], axis=1)
-        return np.asarray(np.diff(summed, axis=0) / step)
+        return self.limited(np.diff(summed, axis=0) / step, np.full(len(clock), step))
+
+    def limited(self, goal: Array, steps: Array) -> Array:
+        """Return goals of steps [s], (N, joints) [rad], as a limit of speed lets them follow.
+
+        They are means of the steps, in which one that moves on ends later than it is on the mean.
+        """
+        if not np.isfinite(self.speed):
+            return goal
+        made, now = np.empty_like(goal), goal[0]
+        for k, most in enumerate(self.speed * steps):
+            moved = np.clip(goal[k] - now, -most, most)
+            made[k] = now + moved - moved * np.abs(moved) / (2.0 * most)
+            now = now + moved
+        return made
 
     def followed(self, values: Array, episode: Episode, slopes: bool = True) -> tuple[Array, Array]:
         """Return positions at an episode's times, and their derivatives by the numbers.
@@ -139,7 +173,7 @@ class Loop:
         frame = float(np.median(np.diff(t)))
         h = frame / np.ceil(frame / STEP - 1e-6)
         clock = t[0] + h * np.arange(int(np.ceil((t[-1] - t[0]) / h)) + 1)
-        stiff, zero, delay = np.exp(values[:n]), values[-1 - 2 * n : -1 - n], values[-1]
+        stiff, zero, delay = np.exp(values[:n]), self.parts(values)[3], values[-1]
         goal = self.goals(episode, clock, h, delay)
         later = self.goals(episode, clock, h, delay + 0.1 * h)
         wanted = np.zeros((len(clock), 3, n))
@@ -165,6 +199,11 @@ class Loop:
         chosen = tuple(range(len(standard)))
         M, K, D, Y = model.linearised(q + 0.5 * h * v, v + 0.5 * h * a, a, standard, chosen)
         dry = Y[:, :, self._places["fall"]] * standard[self._places["coulomb"]]
+        # A shift changes a body by the derivative of a change of its frame.
+        by_body = Y[:, :, : 10 * bodies].reshape(-1, n, bodies, 10)
+        own = standard[: 10 * bodies].reshape(bodies, 10)
+        by_mass = np.einsum("tjbp,bp->tjb", by_body, own)
+        by_shift = np.einsum("tjbp,bpk->tjbk", by_body, np.einsum("kpq,bq->bpk", SHIFTS, own))
         Y = Y * standard  # by logarithms
         Y[:, :, self._places["coulomb"]] += Y[:, :, self._places["fall"]]
         ahead = (later - goal) / (0.1 * h)
@@ -172,9 +211,9 @@ class Loop:
         ahead = stiff * (ahead + self.sums * h * np.cumsum(later - goal, axis=0) / (0.1 * h))
         by_delay = -ahead[:, :, None]
         by_gain = -tau[:, :, None] * np.eye(n)
-        by_body = Y[:, :, : 10 * bodies].reshape(len(Y), n, bodies, 10).sum(axis=-1)
         parts = [by_gain, *(Y[:, :, self._places[kind]] for kind in list(OF_JOINT)[1:])]
-        columns = np.concatenate([*parts, by_body, K, -dry, by_delay], axis=2)
+        parts += [by_mass, by_shift.reshape(-1, n, 3 * bodies), K, -dry, by_delay]
+        columns = np.concatenate(parts, axis=2)
         moved, efforts = np.empty_like(columns), np.empty_like(columns)
         held_steps.carry(M, K, D, columns, (gains, -1.0), h, (moved, efforts))
         share = (t - clock[0]) / h
@@ -273,7 +312,7 @@ def _guessed(loop: Loop, episodes: Sequence[Episode]) -> tuple[Array, Array]:
         still = np.zeros_like(e.position)
         pulls.append(loop.torque(e.position, still))
         speeds.append(np.gradient(e.position, e.time, axis=0))
-        errors.append(e.goal - e.position)
+        errors.append(loop.limited(e.goal, np.gradient(e.time)) - e.position)
     pull, speed, error = (np.concatenate(x).ravel() for x in (pulls, speeds, errors))
     bends, lags = np.linalg.lstsq(np.stack([pull, speed], axis=1), error, rcond=None)[0]
     bends = max(bends, 0.01 / max(float(np.abs(pull).max()), 1e-6))  # [rad] by all of gravity
@@ -281,9 +320,9 @@ def _guessed(loop: Loop, episodes: Sequence[Episode]) -> tuple[Array, Array]:
     slow = stiff + np.log(max(lags, 0.005))  # [s]
     dry, rotor = stiff + np.log(0.003), stiff - np.log(25.0**2)  # [rad], [(rad/s)²]
     guess = np.repeat([stiff, slow, dry, rotor], n)
-    guess = np.concatenate([guess, np.zeros(bodies + n), np.full(n, FALL[0]), [LATE[0]]])
-    counts = [n] * len(OF_JOINT) + [bodies, n, n, 1]
-    wide = np.repeat([*OF_JOINT.values(), MASS, ZERO, FALL[1], LATE[1]], counts)
+    guess = np.concatenate([guess, np.zeros(4 * bodies + n), np.full(n, FALL[0]), [LATE[0]]])
+    counts = [n] * len(OF_JOINT) + [bodies, 3 * bodies, n, n, 1]
+    wide = np.repeat([*OF_JOINT.values(), MASS, loop.shift, ZERO, FALL[1], LATE[1]], counts)
     return guess, wide
 
 
@@ -295,32 +334,27 @@ def _descended(
     belief: tuple[Array, Array],
     spread: Sequence[Array],
 ) -> Array:
-    """Return the most likely numbers, by the steps of Levenberg and Marquardt."""
+    """Return the most likely numbers, by least squares from given ones on."""
     guess, wide = belief
-    damping, cost, trial = 1e-3, np.inf, values
-    system: tuple[Array, Array] | None = None
-    for _ in range(30):
+
+    @lru_cache(maxsize=1)  # least squares asks for errors and derivatives one after another
+    def compared(x: bytes) -> tuple[list[Array], list[Array]]:
+        return _compared(loop, episodes, scored, np.frombuffer(x))
+
+    def errors(x: Array) -> Array:
         try:
-            slopes, errors = _compared(loop, episodes, scored, trial)
-            own = (trial - guess) / wide
-            relative = [e / x for e, x in zip(errors, spread, strict=True)]
-            reached = sum(float(np.sum(e**2)) for e in relative) + float(own @ own)
+            missed = compared(x.tobytes())[1]
         except SolverFailure:
-            if system is None:
+            if np.array_equal(x, values):
                 raise
-            reached = np.inf
-        if reached < cost:
-            gain, cost, values = cost - reached, reached, trial
-            scaled = [s / x[:, :, None] for s, x in zip(slopes, spread, strict=True)]
-            hessian = sum(np.einsum("njp,njq->pq", s, s) for s in scaled) + np.diag(wide**-2.0)
-            score = sum(np.einsum("njp,nj->p", s, e) for s, e in zip(scaled, relative, strict=True))
-            system, damping = (hessian, score - own / wide), 0.3 * damping
-            if gain < 1e-4 * cost:
-                break
-        else:
-            damping *= 10.0
-        if damping > 1e6 or system is None:
-            break
-        H, g = system
-        trial = values + np.linalg.solve(H + damping * np.diag(np.diag(H)), g)
-    return values
+            return np.full(count, np.inf)  # so that a shorter step is tried
+        scaled = [(-e / size).ravel() for e, size in zip(missed, spread, strict=True)]
+        return np.concatenate([*scaled, (x - guess) / wide])
+
+    def slopes(x: Array) -> Array:
+        moved = compared(x.tobytes())[0]
+        scaled = [s / size[:, :, None] for s, size in zip(moved, spread, strict=True)]
+        return np.concatenate([*(s.reshape(-1, len(x)) for s in scaled), np.diag(1.0 / wide)])
+
+    count = len(values) + sum(size.size for size in spread)
+    return np.asarray(least_squares(errors, values, slopes, x_scale=wide, ftol=1e-4).x)

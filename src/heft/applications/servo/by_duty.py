@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.errors import TooLittleData
 from heft.fit import PlantIdentification, Settings, identify_plant
 from heft.plants import ServoPlant
 from heft.recordings import Recording
@@ -64,18 +65,24 @@ def strengths(fit: PlantIdentification[ServoPlant]) -> Array:
     """Return the torque per volt of each log over that of all, shape (logs,).
 
     Of each it is the factor of arm, rotor and friction that fits its rows best, back-EMF held: a
-    warm winding has more resistance, which scales these alone.
+    warm winding has more resistance, which scales these alone. NaN of a log that never slides with
+    the torque on.
     """
     problem, x = fit.problem, fit.consistent.parameters.values
     back = np.array([n == "back_emf" for n in problem.plant.labels.names])
     factors = []
     for recording in problem.recordings:
-        one = problem.with_recordings([recording]).information()
+        try:
+            one = problem.with_recordings([recording]).information()
+        except TooLittleData:
+            factors.append(np.nan)
+            continue
         triangle = one.combined(dict.fromkeys(one.channels, 1.0))
         R = triangle.R @ problem.base.matrix
         moved = R @ np.where(back, 0.0, x)
         rest = triangle.factor[:-1, -1] - R @ np.where(back, x, 0.0)
-        factors.append(float(moved @ moved) / float(moved @ rest))
+        given = float(moved @ rest)
+        factors.append(float(moved @ moved) / given if given else np.nan)
     return np.array(factors)
 
 

@@ -41,10 +41,14 @@ class ArmBench:
     known: Annotated[
         Mapping[str, float] | None, named(Number("a mass is positive", above=0.0, unit="kg"))
     ] = None
+    # how far the file's centres of mass may be off, a standard deviation of each coordinate [m]
+    centres: Annotated[float, Number("a length is positive", above=0.0, unit="m")] = 0.003
     # the firmware's P [duty per rad], D [duty per rad/s] and I [duty per rad·s]
     gain: Annotated[float | None, Number("a gain is positive", above=0.0)] = None
     d_gain: Annotated[float, Number("a gain is not negative", 0.0)] = 0.0
     i_gain: Annotated[float, Number("a gain is not negative", 0.0)] = 0.0
+    # at which the firmware's own goal follows the one that is sent, at most [rad/s]
+    goal_speed: Annotated[float, Number("a speed is positive", above=0.0, unit="rad/s")] = np.inf
     # of a dataset of LeRobot: degrees, or the range that was calibrated
     unit: Literal["deg", "range"] | None = None
     # the model's joints in the order of the dataset's names, where they are called otherwise

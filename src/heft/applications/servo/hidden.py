@@ -5,7 +5,7 @@ of the error as the bench states them (a sum begins with a stretch, and while to
 arm follows from short stretches' first states, each a start of its own. Sensitivities are those of
 the very steps, by complex steps of 1e-20 in each number, which difference nothing [Squire1998].
 Dry friction is `F tanh(w/s) (1 + static exp(−(w/w_s)²))`, so that a position that holds drifts by
-s at most.
+s at most. The arm's torque takes `τ (1 + sag |τ|)` of the drive's, of the |τ| of the step before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVERY = 5  # steps between positions that are compared
 STANDSTILL = 0.03  # s [rad/s]
 IMAGINARY = 1e-20
 FASTEST = 500.0  # [rad/s²], of arms that a friction of their own acceleration would let swing
-NAMES = ("A", "B", "viscous", "armature", "coulomb", "load", "static", "offset")
+NAMES = ("A", "B", "viscous", "armature", "coulomb", "load", "static", "sag", "offset")
 SIGNED = np.array([name == "offset" for name in NAMES])
 
 
@@ -87,14 +87,13 @@ def followed(values: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
     """Return positions [rad] and duties of simulated stretches, (sets, stretches, N) each.
 
     Args:
-        values: Sets of the numbers `NAMES`, shape (sets, 8), may be complex.
+        values: Sets of the numbers `NAMES`, shape (sets, 9), may be complex.
     """
-    A, B, viscous, armature, coulomb, load, static, offset = values.T[:, :, None]
+    A, B, viscous, armature, coulomb, load, static, sag, offset = values.T[:, :, None]
     q, v = (np.broadcast_to(x, (len(values), len(s.gain))).astype(complex) for x in s.begin)
     a = np.zeros_like(q)
     _, goal, on, supply = s.signals
     places, duties = np.empty((2, *q.shape, goal.shape[1]), dtype=complex)
-    share = STEP / (bench.inertia + armature)
     total, rate = np.zeros_like(q), np.gradient(goal, STEP, axis=1)
     for k in range(goal.shape[1]):
         error = goal[:, k] - q
@@ -104,8 +103,10 @@ def followed(values: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
         places[:, :, k], duties[:, :, k] = q, duty
         pull = bench.moment * np.sin(q)
         arm = bench.inertia * a + pull
-        dry = coulomb + load * arm * np.sign(arm.real)
-        drive = A * supply[:, k] * duty - offset - pull
+        size = arm * np.sign(arm.real)
+        dry, more = coulomb + load * size, 1.0 + sag * size
+        share = STEP / (bench.inertia * more + armature)
+        drive = A * supply[:, k] * duty - offset - pull * more
         damping = B * on[:, k] + viscous
         w = v
         for _ in range(2):  # Newton's steps to the speed at the end of a step
@@ -144,7 +145,8 @@ def fitted(logs: Sequence[ServoLog], bench: Bench, released: bool) -> tuple[Arra
     A = float(np.sum(bench.moment * np.sin(position) * given) / np.sum(given**2))
     rubs, slows = 0.02 * bench.moment, 0.4 * A
     viscous = 0.1 * slows if released else slows
-    first = np.array([A, slows, viscous, 0.3 * bench.inertia, rubs, 0.2, 0.2, 0.0]) * free
+    bends = 0.1 / bench.moment
+    first = np.array([A, slows, viscous, 0.3 * bench.inertia, rubs, 0.2, 0.2, bends, 0.0]) * free
     scale = np.where(SIGNED, rubs, first)
     values = _descended(first, free, scale, stretches, bench)
     halves = [
@@ -161,7 +163,7 @@ def fitted(logs: Sequence[ServoLog], bench: Bench, released: bool) -> tuple[Arra
 
 
 def _linearised(values: Array, scale: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
-    """Return ∂q/∂(values/scale), shape (stretches, n, 8), and errors of positions, (…, n)."""
+    """Return ∂q/∂(values/scale), shape (stretches, n, 9), and errors of positions, (…, n)."""
     sets = np.vstack([values, values + 1j * IMAGINARY * np.diag(scale)])
     places = followed(sets, s, bench)[0][:, :, ::EVERY]
     error = s.signals[0, :, ::EVERY] - places[0].real

@@ -24,12 +24,13 @@ from .bench import GRAVITY, NAME, Bench, ServoLog, open_logs
 from .firmware import Firmware
 from .report import one_after_another, page_of
 
-RESULTS = ("estimate.json", "report.html", "bam.json", "servo.xml")
+RESULTS = ("estimate.json", "report.html", "bam.json", "servo.xml", "servo_isaaclab.py")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
 TIMESTEP = 0.001  # of the MJCF file [s]
 QUANTITIES = {  # on the terminal, and their units
     "A": ("torque per volt A", "N·m/V"),
     "warmth": ("fall of A with temperature", "1/K"),
+    "sag": ("fall of A with the arm's torque", "1/(N·m)"),
     "B": ("back-EMF B", "N·m·s/rad"),
     "armature": ("rotor inertia", "kg·m²"),
     "viscous": ("viscous friction", "N·m·s/rad"),
@@ -87,7 +88,8 @@ class IdentifiedServo:
                 "and of the gain that the bench states; a delay is counted as none, and what the "
                 "law itself misses is not in the intervals",
             ]
-        ends = sorted(zip(self.strengths, self.logs, strict=True), key=lambda x: x[0])
+        told = [x for x in zip(self.strengths, self.logs, strict=True) if np.isfinite(x[0])]
+        ends = sorted(told, key=lambda x: x[0])
         if ends[-1][0] > 1.1 * ends[0][0]:
             unlike = " and ".join(
                 f"{log.name} {strength:.2f}"
@@ -139,7 +141,8 @@ class IdentifiedServo:
         content: dict[str, Any] = {
             "heft": __version__,
             "law": "torque = A duty V - B w - armature dw/dt - viscous w - coulomb sign(w) "
-            "- load sign(w) |torque of arm| - offset; static: of friction, more at rest",
+            "- load sign(w) |torque of arm| - sag torque of arm |torque of arm| - offset; "
+            "static: of friction, more at rest",
             "quantities": {
                 n: {**vars(q), "interval": q.interval} for n, q in self.quantities.items()
             },
@@ -161,46 +164,81 @@ class IdentifiedServo:
         }
         return json_text(content)
 
-    def _of_drive(self) -> tuple[float, float, float]:
-        """Return A, B and viscous friction; where their sum alone is told, it is B."""
+    @property
+    def _load(self) -> float:
+        """Mean torque of the arm in the logs, held still [N·m]."""
+        angles = np.concatenate([log.position for log in self.logs])
+        return self.bench.moment * float(np.mean(np.abs(np.sin(angles))))
+
+    @property
+    def _fields(self) -> dict[str, float]:
+        """Numbers as simulators take them: `sag` at the mean load is a part of all.
+
+        Where back-EMF and viscous friction are told as a sum alone, it is B.
+        """
         x = {n: q.value for n, q in self.quantities.items()}
-        return (x["A"], x["B"], x["viscous"]) if "B" in x else (x["A"], x["viscous"], 0.0)
+        part = 1.0 + x.pop("sag", 0.0) * self._load
+        made = {n: value / (1.0 if n == "static" else part) for n, value in x.items()}
+        return made if "B" in made else made | {"B": made["viscous"], "viscous": 0.0}
+
+    @property
+    def _bam(self) -> dict[str, Any]:
+        """The numbers under BAM's names, k = k_e, which motion does not tell.
+
+        Its friction in the load is of gravity alone, and its motor's share is none here; `sag`,
+        which it has not, is counted at the mean load.
+        """
+        x = self._fields
+        return {
+            "model": "m5",
+            "kt": x["B"] / x["A"],
+            "R": x["B"] / x["A"] ** 2,
+            "friction_base": x["coulomb"],
+            "friction_viscous": x["viscous"],
+            "load_friction_motor": 0.0,
+            "load_friction_external": x["load"],
+        }
 
     def to_bam(self) -> str:
-        """Return the numbers under the names of BAM's files, k = k_e, with intervals beside.
+        """Return the numbers as BAM's files have them, with intervals beside."""
+        x = self._fields
+        own = {"armature": x["armature"], "q_offset": -x["offset"] / self.bench.moment}
+        intervals = {n: q.interval for n, q in self.quantities.items()}
+        said = {"assumed": "k = k_e, which motion does not tell", "intervals": intervals}
+        return json_text(self._bam | own | {"heft": said})
 
-        Its friction in the load is of gravity alone, and its motor's share is none here.
-        """
-        x, (A, B, viscous) = self.quantities, self._of_drive()
-        content = {
-            "model": "m5",
-            "kt": B / A,
-            "R": B / A**2,
-            "armature": x["armature"].value,
-            "q_offset": -x["offset"].value / self.bench.moment,
-            "friction_base": x["coulomb"].value,
-            "friction_viscous": viscous,
-            "load_friction_motor": 0.0,
-            "load_friction_external": x["load"].value,
-            "heft": {
-                "assumed": "k = k_e, which motion does not tell",
-                "intervals": {n: q.interval for n, q in x.items()},
-            },
-        }
-        return json_text(content)
+    def to_isaaclab(self) -> str:
+        """Return the servo as a `BamActuatorCfg` of Isaac Lab; without a gain that is left out."""
+        motor = {{"R": "resistance"}.get(n, n): x for n, x in self._bam.items()}
+        firmware, gain = self.firmware, self._stated
+        motor |= {"error_gain": self._gain or 1.0, "max_current": 0.0}  # no limit of the current
+        fields = "".join(f"        {n}={x!r},\n" for n, x in motor.items())
+        late = f"{firmware.late:.3g} s at most" if firmware else "not told"
+        return f'''"""A servo of Isaac Lab (BamActuatorCfg; k = k_e is assumed), written by heft."""
+
+from isaaclab.actuators.actuator_bam_cfg import BamActuatorCfg, BamMotorCfg
+
+SERVO = BamActuatorCfg(
+    joint_names_expr=["{NAME}"],
+    motor=BamMotorCfg(
+{fields}    ),
+{f"    kp_fw={gain!r}," if self._gain else "    # kp_fw: no gain was told"}
+    vin={self._supply!r},
+    armature={self._fields["armature"]!r},
+    # max_delay: {late}, over the simulation's step
+)
+'''
 
     def to_mujoco(self) -> str:
         """Return the bench as MJCF, its joint and its motor as found, intervals in a comment.
 
         The motor is a `dcmotor`: a firmware's P is a spring between goal and position, back-EMF its
         damper, and the voltage ends at the supply's. Without a gain it is given the voltage itself.
-        Friction in the load is counted at the mean torque of the arm in the logs.
+        Friction in the load and `sag` are counted at the mean torque of the arm in the logs.
         """
-        x, (A, B, viscous) = self.quantities, self._of_drive()
-        supply = float(np.mean(np.concatenate([log.supply for log in self.logs])))
-        gain = self._gain * float(
-            np.median([g if (g := log.gain) > 0.0 else 1.0 for log in self.logs])
-        )
+        x = self._fields
+        A, B = x["A"], x["B"]
+        supply, gain = self._supply, self._gain * self._stated
         motor = {"motorconst": f"{B / A!r} {B / A!r}", "resistance": repr(B / A**2)}
         if gain:
             controller = f"{A * supply * gain!r} 0 {B!r} 0 0 {supply!r}"
@@ -208,9 +246,10 @@ class IdentifiedServo:
         if self.firmware is not None and self.firmware.late > 0.0:
             late = self.firmware.late
             motor |= {"delay": repr(late), "nsample": str(math.ceil(late / TIMESTEP) + 1)}
-        fields = JointFields(x["armature"].value, viscous, self._friction, x["offset"].value)
+        dry = x["coulomb"] + x["load"] * self._load
+        fields = JointFields(x["armature"], x["viscous"], dry, x["offset"])
         intervals = "; ".join(
-            f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in x.items()
+            f"{n} {q.interval[0]:.4g} ... {q.interval[1]:.4g}" for n, q in self.quantities.items()
         )
         mass, length, inertia = self.bench.mass, self.bench.length, self.bench.inertia
         centre = self.bench.moment / GRAVITY / (mass + self.bench.arm_mass)
@@ -234,16 +273,19 @@ class IdentifiedServo:
 """
 
     @property
+    def _supply(self) -> float:
+        """Mean voltage of the logs [V]."""
+        return float(np.mean(np.concatenate([log.supply for log in self.logs])))
+
+    @property
+    def _stated(self) -> float:
+        """Gain that the logs state, 1 where they do not."""
+        return float(np.median([g if (g := log.gain) > 0.0 else 1.0 for log in self.logs]))
+
+    @property
     def _gain(self) -> float:
         """Duty per rad, per unit of the gain that logs state if they do; 0 if it is not told."""
         return self.firmware.gain if self.firmware else self.bench.gain or 0.0
-
-    @property
-    def _friction(self) -> float:
-        """Dry friction at the mean torque of the arm in the logs [N·m]."""
-        angles = np.concatenate([log.position for log in self.logs])
-        arm = self.bench.moment * float(np.mean(np.abs(np.sin(angles))))
-        return self.quantities["coulomb"].value + self.quantities["load"].value * arm
 
     def replayed(self) -> str:
         """Return how far MuJoCo is off along the logs' goals, and heft's own law, as a sentence.
@@ -260,7 +302,8 @@ class IdentifiedServo:
         for log in self.logs:
             s = hidden.Stretches.of([log], bench, hidden.LENGTH)
             s, one = s.part(s.signals[2].min(axis=1) > 0.5), replace(self, logs=[log])
-            flat = full | {"coulomb": one._friction, "load": 0.0}
+            flat = one._fields
+            flat |= {"coulomb": flat["coulomb"] + flat["load"] * one._load, "load": 0.0}
             values = np.array([[x.get(n, 0.0) for n in hidden.NAMES] for x in (full, flat)])
             engine = moved_to_goals(one.to_mujoco(), s.begin, s.signals[1], hidden.STEP)
             moved = [engine, *hidden.followed(values, s, bench)[0].real]
@@ -360,7 +403,8 @@ def identify_files(
     require_own(out, RESULTS)
     stated = section(Bench)(read_toml(bench), str(bench))
     servo = identify_bench(stated, open_logs(stated, logs, columns), progress)
-    contents = (servo.to_json(), servo.to_html(), servo.to_bam(), servo.to_mujoco())
+    texts = (servo.to_html(), servo.to_bam(), servo.to_mujoco(), servo.to_isaaclab())
+    contents = (servo.to_json(), *texts)
     with new_folder(out) as new:
         for name, content in zip(RESULTS, contents, strict=True):
             (new / name).write_text(content, encoding="utf-8")

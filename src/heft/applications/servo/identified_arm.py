@@ -15,6 +15,7 @@ from heft.display import Table, rounded, table
 from heft.errors import FitError, InvalidSetting, require_one_of
 from heft.files import json_text, new_folder, read_toml, require_own, section
 from heft.fit import NORMAL
+from heft.information import inertia
 from heft.models import SIMULATORS, JointFields, Robot, export, shown
 from heft.recordings import ColumnMap
 
@@ -25,6 +26,7 @@ from .report import one_after_another, page_of
 
 ARM_RESULTS = ("estimate.json", "report.html", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
 TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
+MISSED = np.radians(1.0)  # of positions, root mean square, beyond which the law is another one
 SLOW = 100.0  # frames a second below which a rotor looks like any other lag
 OPEN = 0.6  # of what friction falls by with the speed, which no law of it tells beyond
 WEIGHED = 0.005  # of a mass, its standard deviation where it was weighed
@@ -56,12 +58,12 @@ class IdentifiedArm:
         fit, n, bodies = self.fit, len(self.robot.joints), self.robot.tree.names
         first = len(OF_JOINT) * n
         last = first + len(bodies)
-        fall = slice(last + n, last + 2 * n)
+        fall = fit.loop.parts(np.arange(len(fit.values)))[4]
         # Friction that is stated is that of sliding. How it goes on to fall is not told: a part of
         # what it fell by is left open.
         gone = np.clip(fit.values[fall], -0.5, 0.9)
         slope = np.eye(len(fit.values))
-        slope[np.arange(2 * n, 3 * n), np.arange(fall.start, fall.stop)] = -1.0 / (1.0 - gone)
+        slope[np.arange(2 * n, 3 * n), fall] = -1.0 / (1.0 - gone)
         values = fit.values[:last].copy()
         values[2 * n : 3 * n] += np.log(1.0 - gone)
         spread = (slope @ fit.covariance @ slope.T)[:last, :last]
@@ -120,6 +122,28 @@ class IdentifiedArm:
         return self._scaled[2]
 
     @property
+    def misfit(self) -> list[str]:
+        """What says that the law is not this arm's: nothing, or one sentence."""
+        far = [(k, j) for k, j in enumerate(self.robot.joints) if self.fit.missed[k] > MISSED]
+        held = []
+        for k, joint in far:
+            fast = [
+                max(_fastest(e.time, x[:, k]) for e, x in zip(self.episodes, signals, strict=True))
+                for signals in zip(*((e.goal, e.position) for e in self.episodes), strict=True)
+            ]
+            if fast[1] < 0.8 * fast[0]:
+                held.append(f"{joint} {fast[1]:.2g} rad/s, its goal {fast[0]:.2g}")
+        if not far:
+            return []
+        said = (
+            f"positions of {', '.join(j for _, j in far)} are missed by more than friction of an "
+            "unknown law does: look for a limit of the goal's speed or of the duty, play in the "
+            "gears, joints that touch something"
+        )
+        slow = f"; moved at most: {'; '.join(held)} (goal_speed in the same TOML, or gain)"
+        return [said + (slow if held else "")]
+
+    @property
     def notes(self) -> list[str]:
         """What no such episodes tell, and what they say of the model."""
         said = [
@@ -141,13 +165,25 @@ class IdentifiedArm:
                 f"rotors and the delay are not told at {self.rate:.0f} frames a second, whose true "
                 "times nobody knows: both are lags; the files hold what fits"
             )
-        said.append("masses are the file's times a factor: centres of mass and shapes are its own")
-        zeros = self.fit.values[-1 - 2 * len(self.robot.joints) :][: len(self.robot.joints)]
+        said.append(
+            f"centres of mass are the file's within {1e3 * self.bench.centres:g} mm, a standard "
+            "deviation (centres in the same TOML); shapes are the file's"
+        )
+        _, _, shifts, zeros, _, _ = self.fit.loop.parts(self.fit.values)
+        sizes = np.linalg.norm(shifts.reshape(-1, 3), axis=1)
+        far = [
+            f"{b} {1e3 * size:.0f} mm"
+            for b, size in zip(self.robot.tree.names, sizes, strict=True)
+            if size > 3.0 * self.bench.centres
+        ]
+        if far:
+            said.append(f"centres of mass fit best far off the file's: {', '.join(far)}")
         off = [
             f"{j} {np.degrees(z):+.1f}°"
             for j, z in zip(self.robot.joints, zeros, strict=True)
             if abs(z) > np.radians(2.0)
         ]
+        said += self.misfit
         if off:
             said.append(f"zeros are off the model's: {', '.join(off)} (zero in the same TOML)")
         return said
@@ -242,8 +278,10 @@ class IdentifiedArm:
         x = {name: q.value for name, q in self.all_quantities.items()}
         robot, joints = self.robot, self.robot.joints
         factors = {b: x[f"{b}.mass"] / m for b, m in zip(robot.tree.names, self._file, strict=True)}
+        shifts = self.fit.loop.parts(self.fit.values)[2].reshape(-1, 3)
         links = {
-            k.name: k.written * factors[robot.tree.names[k.body]]
+            k.name: factors[robot.tree.names[k.body]]
+            * (inertia.frame_change(np.eye(3), k.rotation.T @ shifts[k.body]) @ k.written)
             for k in robot.links
             if k.body >= 0 and k.written[0] > 0.0
         }
@@ -261,6 +299,11 @@ class IdentifiedArm:
         mujoco = f"{mujoco[:end]}  <actuator>\n{motors}  </actuator>\n{mujoco[end:]}"
         others = [SIMULATORS[name].write(weighed, fields) for name in ("isaaclab", "pace")]
         return (self.to_json(), self.to_html(), mujoco, *others)
+
+
+def _fastest(time: Array, angle: Array) -> float:
+    """Return the largest mean speed of a tenth of a second [rad/s]."""
+    return float(np.abs(np.interp(time + 0.1, time, angle) - angle).max()) / 0.1
 
 
 def identify_arm(
@@ -290,7 +333,8 @@ def identify_arm(
         )
     gain = bench.gain or 1.0
     reach = np.inf if bench.gain is None else 1.0 / bench.gain
-    loop = Loop(with_servos(robot), bench.d_gain / gain, bench.i_gain / gain, reach)
+    ratios = bench.d_gain / gain, bench.i_gain / gain
+    loop = Loop(with_servos(robot), *ratios, reach, bench.goal_speed, bench.centres)
     progress(f"simulating the loop of {len(episodes)} episodes")
     found = IdentifiedArm(robot, bench, episodes, fitted(loop, episodes))
     if not any(name.endswith(".stiffness") for name in found.quantities):
@@ -298,7 +342,8 @@ def identify_arm(
         raise FitError(
             "the episodes do not tell how stiff the servos are beside the known mass",
             got=f"none to {TOLD:.0%}; positions missed by up to {off:.2g}°",
-            cure=f"weigh {found.reference}, which they tell best; add episodes in which joints "
+            cure="; ".join([*found.misfit, ""])
+            + f"weigh {found.reference}, which they tell best; add episodes in which joints "
             "lift, hold and lower, far and with rests; see whether signs and zeros are the model's",
         )
     return found
