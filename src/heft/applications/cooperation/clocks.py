@@ -7,7 +7,7 @@ in δ; c takes what noise adds to a square. Of whole signals, or of a team's win
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,10 +15,13 @@ import numpy as np
 from heft.arrays import Array
 from heft.information import Graph
 
-from .replication import ABSENT, Replica
+from .replication import ABSENT, WIDTH, Replica
 from .signals import ContactSignals
 from .window_stream import WindowSettings
 from .windows import SIZE, SQUARES
+
+# windows through which Lagrange's polynomial goes, the last before a time being 0
+NEAR = [range(first, first + 6) for first in (-2, -1, -3, -4, 0)]
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class ClockSettings:
     least: float = 5e-4  # offsets below this are left [s]
     sure: float = 4.0  # offsets below so many standard deviations are left, too
     steps: int = 20  # of Gauss and Newton, at most
+    # share of its deviation within which a wrench's delay is settled in the end: the load moves
+    # with it by as much of its own
+    settled: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -158,8 +164,8 @@ class TeamClocks:
     """Clock offsets of a team's robots against the first one, by windows as they come.
 
     The size of the angular velocity in windows of one time is the same at all contacts. Windows of
-    a robot whose clock differs, or whose wrench is late, are interpolated by cubics: they overlap,
-    so that noise stays as it is.
+    a robot whose clock differs, or whose wrench is late, are interpolated by polynomials of degree
+    five: they overlap, so that noise stays as it is.
     """
 
     def __init__(self, windows: WindowSettings, settings: ClockSettings) -> None:
@@ -198,44 +204,41 @@ class TeamClocks:
                 self.offsets[origin] = ClockOffset(offset, estimate.std)
         return new
 
-    def place(self, origin: int, behind: float = 0.0) -> tuple[int, Array]:
-        """Return how a robot's windows are interpolated at the first robot's times.
+    def _at(self, kept: Mapping[int, Array], origin: int, number: int, behind: float) -> Array:
+        """Return a robot's window at the first robot's time, not a number where it is absent.
 
         Args:
+            kept: The robot's windows by number.
+            number: Number of the window on the first robot's clock.
             behind: By which what is interpolated is later than the clock [s].
-
-        Returns:
-            What is added to a number for the first window, and the weights of it and the next.
         """
         late = (self.offset(origin) + behind) / self.windows.stride
         if not late:
-            return 0, np.ones(1)
-        steps_late = math.floor(late)
-        x = late - steps_late
-        weights = [
-            -x * (x - 1.0) * (x - 2.0) / 6.0,
-            (x + 1.0) * (x - 1.0) * (x - 2.0) / 2.0,
-            -(x + 1.0) * x * (x - 2.0) / 2.0,
-            (x + 1.0) * x * (x - 1.0) / 6.0,
-        ]
-        return steps_late - 1, np.array(weights)
+            return kept.get(number, ABSENT)[:WIDTH]
+        begin = math.floor(late)
+        for near in NEAR:  # around that time, else as near as ends and holes leave
+            rows = [kept.get(number + begin + k, ABSENT)[:WIDTH] for k in near]
+            if not any(np.isnan(row[0]) for row in rows):
+                at = late - begin
+                weights = [np.prod([(at - m) / (k - m) for m in near if m != k]) for k in near]
+                return np.asarray(weights @ np.array(rows))
+        return ABSENT
 
-    def _places(self, origin: int) -> list[tuple[int, Array]]:
-        """Return how motion and wrench are interpolated: one way where the wrench is not late."""
-        delay = self.delays.get(origin)
-        return [self.place(origin), *([self.place(origin, delay.offset)] if delay else [])]
+    def _behind(self, origin: int) -> float:
+        return self.delays[origin].offset if origin in self.delays else 0.0
 
-    def until(self, replica: Replica, complete: int) -> int:
+    def until(self, replica: Replica, complete: int, ended: bool) -> int:
         """Return the number up to which rows can be interpolated.
 
         Args:
             complete: Number up to which all windows are here.
+            ended: Whether no more are to come.
         """
         numbers = [complete]
-        for origin in {*self.offsets, *self.delays}:
-            if origin not in replica.ended:
-                last = max(first + len(weights) - 1 for first, weights in self._places(origin))
-                numbers.append(replica.count(origin) - last)
+        for origin in {*self.offsets, *self.delays} - {*replica.ended}:
+            late = self.offset(origin) + max(self._behind(origin), 0.0)
+            ahead = math.floor(late / self.windows.stride) + (1 if ended else NEAR[-1][-1])
+            numbers.append(replica.count(origin) - ahead)
         return min(numbers)
 
     def row(self, replica: Replica, origins: tuple[int, ...], number: int) -> Array | None:
@@ -244,13 +247,11 @@ class TeamClocks:
         Args:
             number: Number of the window on the first robot's clock.
         """
-        estimate = []
+        each_robot = []
         for origin in origins:
-            kept, at = replica.windows[origin], []
-            for first, weights in self._places(origin):
-                begin = number + first
-                rows = [kept.get(begin + k, ABSENT) for k in range(len(weights))]
-                at.append(rows[0] if len(rows) == 1 else weights @ np.array(rows))
-            estimate += [at[0][:SIZE], at[-1][SIZE:]]
-        row = np.concatenate(estimate)
+            kept, behind = replica.windows[origin], self._behind(origin)
+            motion = self._at(kept, origin, number, 0.0)
+            wrench = self._at(kept, origin, number, behind) if behind else motion
+            each_robot += [motion[:SIZE], wrench[SIZE:]]
+        row = np.concatenate(each_robot)
         return None if np.isnan(row).any() else row

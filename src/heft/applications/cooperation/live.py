@@ -343,7 +343,7 @@ class _Running:
                 self._resumed += 1
                 node.tell("resumed", f"{name} is heard", str(self._resumed))
         missing = [
-            r.name for k, r in enumerate(node.stated.robots) if k not in node.replica.sensors
+            r.name for k, r in enumerate(node.stated.robots) if not node.replica.windows.get(k)
         ]
         if missing and now - self._begun > node.settings.calibration + node.settings.silent:
             names = ", ".join(missing)
@@ -414,7 +414,7 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
 
 def results_of(node: CooperativeNode) -> TeamFound:
     """Return the results of a node with all windows so far, as `heft coop identify` does."""
-    node.solver.finish()
+    node.solver.finish(node.replica)
     latest = node.known
     origins = tuple(range(node.count)) if latest is None else latest.origins
     history = [] if latest is None else [*node.solver.history()]

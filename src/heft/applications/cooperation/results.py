@@ -29,7 +29,7 @@ from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .window_stream import WindowSettings, noise_of, windows_of
 from .windows import Pose
-from .wrenches import likeliest_axes, longest, wrench_delays
+from .wrenches import likeliest_axes, longest, same_delays, wrench_delays
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -510,20 +510,17 @@ def _with_delays(
     method: CooperativeMethod, team: Sequence[ContactSignals], stated: TeamFile
 ) -> tuple[CooperativeResult, dict[int, ClockOffset]]:
     """Return estimates with wrenches that are set on the time of their robots' motion, and how."""
-    result = method.identify(team, stated.graph)
+    result, settings = method.identify(team, stated.graph), ClockSettings()
     delays: dict[int, ClockOffset] = {}
-    for _ in range(4):  # the longer a delay, the less it is linear
+    for _ in range(6):  # the longer a delay, the less it is linear
         last = result.known[-1] if result.known else None
         poses = [p for p in last.poses if p is not None] if last and last.poses else []
         if len(poses) < len(team):
             break
         during = longest(result.changes, *together(team))
         behind = {k: s.behind for k, s in enumerate(team)}
-        again = wrench_delays(
-            windows_of(team), poses, during, behind, method.space, ClockSettings()
-        )
-        settled = all(abs(d.offset - team[k].behind) < d.std for k, d in again.items())
-        if settled and again.keys() == delays.keys():
+        again = wrench_delays(windows_of(team), poses, during, behind, method.space, settings)
+        if same_delays(delays, again, settings.settled):
             break
         delays = again
         none = ClockOffset(0.0, 0.0)

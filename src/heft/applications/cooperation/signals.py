@@ -158,6 +158,16 @@ class SensorNoise:
 class OriginSensors:
     """Noise and time step of a robot's sensors, which give the covariances of its windows."""
 
-    session: int  # since when it runs; what it said later counts [ns]
     noise: SensorNoise  # white noise of a sample
     step: float  # between samples [s]
+
+    @property
+    def numbers(self) -> Array:
+        """Noise in the order of its fields, then the step, shape (6,)."""
+        return np.array([*vars(self.noise).values(), self.step])
+
+    @staticmethod
+    def of_numbers(numbers: Array) -> OriginSensors:
+        """Return the sensors of `numbers`."""
+        *noise, step = (float(n) for n in numbers)
+        return OriginSensors(SensorNoise(*noise), step)
