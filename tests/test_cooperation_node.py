@@ -334,6 +334,19 @@ def test_nodes_agree_to_the_bit_and_with_the_logs_on_one_machine(team: Simulated
     assert json.loads(state)["load"]["mass_kg"] == own.mass
 
 
+def test_nodes_name_the_axes_of_a_wrench_that_is_in_others(team: SimulatedTeam) -> None:
+    read = signals(team)
+    read[1] = read[1].turned(np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
+    nodes = [CooperativeNode(stated(3), k, 1) for k in range(3)]
+    run_network(nodes, read, NetworkFaults(lost=0.2), rounds=90)
+    for node in (nodes[0], nodes[2]):
+        found = results_of(node)
+        (told,) = [f for f in found.findings() if f.severity == "spoils"]
+        assert told.cure == 'in the [[robot]] of r1: axes = ["y", "-x", "z"]'
+        assert "of 2.00" in told.message or "of 1.99" in told.message
+        assert found.stated_load(0) is None
+
+
 def test_nodes_of_a_planar_team_tell_what_there_is_in_the_plane() -> None:
     flat = replace(SHORT, planar=True).run(7)
     nodes = [CooperativeNode(replace(stated(3), planar=True), k, 1) for k in range(3)]

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from heft.arrays import Array
 from heft.files import plain
@@ -104,7 +106,7 @@ class TeamSolver:
         self.next: int | None = None
         self.left_out = 0  # windows that some robot lacks
         self.changes: list[float] = []
-        self._origins: tuple[int, ...] = ()
+        self.origins: tuple[int, ...] = ()  # robots that hold the load by now
         self._run: CooperativeRun | None = None
         self._before: TeamKnown | None = None
         self._joined: dict[int, int] = {}
@@ -166,7 +168,7 @@ class TeamSolver:
         if any(not self._sensors[o][1][-1] for o in origins):
             self.left_out += 1
             return
-        if origins != self._origins or self._run is None:
+        if origins != self.origins or self._run is None:
             self._since = number
             self._begin(origins, replica)
         row = self.clocks.row(replica, origins, number)
@@ -186,7 +188,7 @@ class TeamSolver:
 
     def _begin(self, origins: tuple[int, ...], replica: Replica) -> None:
         """Start a run of other robots, with what stays valid of the one before."""
-        now, old, former = self.known(), self._run, self._origins
+        now, old, former = self.known(), self._run, self.origins
         self._before = None if now is None else now.of(origins)
         parts = [self._part(o, np.zeros(6)) for o in origins]
         run = CooperativeRun(self.method, parts, self.graph.among(origins))
@@ -211,7 +213,7 @@ class TeamSolver:
             if old.changes:
                 run.belief = run.belief.of_another_load()
             self._carry_load(run)
-        self._origins, self._run = origins, run
+        self.origins, self._run = origins, run
 
     def _carry_load(self, run: CooperativeRun) -> None:
         known = None if self._before is None else self._before.known
@@ -228,12 +230,12 @@ class TeamSolver:
         Args:
             share: Of its deviation, within which a delay is left.
         """
-        begin = replica.begin(self._origins)
+        begin = replica.begin(self.origins)
         if number < self._compared or number + 1 - begin < self.method.first:
             return False
         self._compared = number
         again = max(begin, number + 1 - 250)  # windows, within which a clock shows
-        if not self.clocks.compare(replica, self._origins, number) or self._since > again:
+        if not self.clocks.compare(replica, self.origins, number) or self._since > again:
             again = max(begin, self._since, number + 1 - 1000)  # within which a delay does
             if not self._compare_wrenches(replica, range(again, number), share):
                 return False  # the windows that come are right
@@ -243,16 +245,36 @@ class TeamSolver:
 
     def _compare_wrenches(self, replica: Replica, numbers: range, share: float) -> bool:
         """Return whether some wrenches are newly found to be late, or otherwise than before."""
-        run, settings = self._run, self.method.windows
+        run = self._run
         assert run is not None
         poses = [pose for k in range(run.count) if (pose := run.poses.get(k)) is not None]
         if len(poses) < run.count or len(numbers) < self.method.first:
             return False
-        absent = np.full(WIDE * run.count, np.nan)
-        each = (self.clocks.row(replica, self._origins, n) for n in numbers)
+        parts = self.parts(replica, numbers)
+        before = self.clocks.delays
+        behind = {k: before[o].offset for k, o in enumerate(self.origins) if o in before}
+        during = longest(run.changes, float(parts[0].time[0]), float(parts[0].time[-1]))
+        found = wrench_delays(parts, poses, during, behind, run.space, self.clocks.settings)
+        new = {self.origins[k]: delay for k, delay in found.items()}
+        if same_delays(before, new, share):  # how sure they are is another by now
+            self.clocks.delays = {o: replace(before[o], std=d.std) for o, d in new.items()}
+            return False
+        self.clocks.delays = new
+        return True
+
+    def parts(self, replica: Replica, numbers: range | None = None) -> list[Windows]:
+        """Return windows of the robots that hold the load, as they are used.
+
+        Args:
+            numbers: Of the windows; all since the same robots hold it if None.
+        """
+        if numbers is None:
+            numbers = range(max(self._since, replica.begin(self.origins)), self.next or 0)
+        absent, settings = np.full(WIDE * len(self.origins), np.nan), self.method.windows
+        each = (self.clocks.row(replica, self.origins, n) for n in numbers)
         rows = np.array([absent if row is None else row for row in each])
         time = settings.stride * np.array(numbers) + 0.5 * settings.length
-        parts = [
+        return [
             replace(
                 self._part(o, squares / self._summed),
                 time=time,
@@ -260,19 +282,9 @@ class TeamSolver:
                 wrench=own[:, SIZE:],
             )
             for o, squares, own in zip(
-                self._origins, self._squares, np.hsplit(rows, run.count), strict=True
+                self.origins, self._squares, np.hsplit(rows, len(self.origins)), strict=True
             )
         ]
-        before = self.clocks.delays
-        behind = {k: before[o].offset for k, o in enumerate(self._origins) if o in before}
-        during = longest(run.changes, float(time[0]), float(time[-1]))
-        found = wrench_delays(parts, poses, during, behind, run.space, self.clocks.settings)
-        new = {self._origins[k]: delay for k, delay in found.items()}
-        if same_delays(before, new, share):  # how sure they are is another by now
-            self.clocks.delays = {o: replace(before[o], std=d.std) for o, d in new.items()}
-            return False
-        self.clocks.delays = new
-        return True
 
     def _ask(self, replica: Replica, origin: int, number: int) -> None:
         """Take what a robot's windows up to a number say of its sensors."""
@@ -290,7 +302,7 @@ class TeamSolver:
         """
         run = self._run
         assert run is not None
-        self._squares = self._squares + row.reshape(len(self._origins), WIDE)[:, SQUARES]
+        self._squares = self._squares + row.reshape(len(self.origins), WIDE)[:, SQUARES]
         self._summed += 1
         count = run.seen + 1
         if count < max(self._spread_at, 1):
@@ -301,7 +313,7 @@ class TeamSolver:
 
     def _use_spreads(self) -> None:
         assert self._run is not None
-        each = zip(self._origins, self._squares, strict=True)
+        each = zip(self.origins, self._squares, strict=True)
         self._run.use([self._part(o, total / self._summed) for o, total in each])
 
     def _part(self, origin: int, mean: Array) -> Windows:
@@ -338,7 +350,7 @@ class TeamSolver:
             now = replace(before.known, time=now.time, unplaced=now.unplaced)
         elif before is not None and now.values is None and not run.changes:
             now = now.with_load_of(before.known)
-        return TeamKnown(self._origins, now)
+        return TeamKnown(self.origins, now)
 
 
 @dataclass(frozen=True)
@@ -420,6 +432,23 @@ class CooperativeNode:
         for number, row in made:
             self.replica.add(row, number)
         return len(made)
+
+    def turned(self, turns: Mapping[int, Array]) -> CooperativeNode:
+        """Return a node with the same windows, some robots' wrenches in other axes.
+
+        Args:
+            turns: By robot, matrix that takes a vector to those axes, shape (3, 3).
+        """
+        node = CooperativeNode(self.stated, self.own, self.session, self.settings)
+        node.replica = copy(self.replica)
+        node.replica.windows = dict(self.replica.windows)
+        for origin, by in turns.items():
+            change = block_diag(np.eye(SIZE), by, by).T
+            node.replica.windows[origin] = {
+                n: np.append(row[:WIDE] @ change, row[WIDE:])
+                for n, row in self.replica.windows[origin].items()
+            }
+        return node
 
     def let_go(self) -> None:
         """Announce that the robot has released the load."""

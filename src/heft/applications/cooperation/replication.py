@@ -291,12 +291,3 @@ class Replica:
         """
         rows = [self.windows[o].get(number, ABSENT)[:WIDTH] for o in origins]
         return None if any(np.isnan(row[0]) for row in rows) else np.concatenate(rows)
-
-    def rows(self, origins: tuple[int, ...], until: int) -> Array:
-        """Return the windows of some origins side by side, shape (windows, 24 · origins).
-
-        Args:
-            until: Number after the last window returned, at most what all of them have.
-        """
-        numbers = range(self.begin(origins), until)
-        return np.hstack([np.array([self.windows[o][k][:WIDTH] for k in numbers]) for o in origins])

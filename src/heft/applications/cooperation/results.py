@@ -28,7 +28,7 @@ from .robot_log import at_one_time, from_one_epoch, opened, together
 from .signals import SENSORS, ContactSignals
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .window_stream import WindowSettings, noise_of, windows_of
-from .windows import Pose
+from .windows import Pose, Windows
 from .wrenches import likeliest_axes, longest, same_delays, wrench_delays
 
 MethodName = Literal["heft", "paper"]
@@ -439,19 +439,39 @@ def identify_team(
     Args:
         team: Signals of each robot, in times since one stamp.
     """
-    found = _identified(stated, team, method, progress)
+
+    def parts() -> list[Windows]:
+        progress("trying other axes of wrenches")
+        return windows_of(on_one_clock(team, stated.graph)[0])
+
+    def again(turns: Mapping[int, Array]) -> TeamFound:
+        read = (s.turned(turns[k]) if k in turns else s for k, s in enumerate(team))
+        return _identified(stated, [*read], method)
+
+    return with_other_axes(_identified(stated, team, method, progress), parts, again)
+
+
+def with_other_axes(
+    found: TeamFound,
+    parts: Callable[[], Sequence[Windows]],
+    again: Callable[[Mapping[int, Array]], TeamFound],
+) -> TeamFound:
+    """Return what was found, with axes of wrenches in which a load explains them if none does yet.
+
+    Args:
+        parts: Returns windows of each robot, those of one place of one time.
+        again: Returns what is found with some robots' wrenches in other axes.
+    """
     last = found.latest
     poses = [p for p in last.poses if p is not None] if last is not None and last.poses else []
-    if found.verdict != "poor" or last is None or len(poses) < len(team):
+    if found.verdict != "poor" or last is None or len(poses) < len(found.names):
         return found
-    progress("trying other axes of wrenches")
-    signals, _ = on_one_clock(team, stated.graph)
-    for robots, by in likeliest_axes(windows_of(signals), poses, last.space)[:3]:
-        turned = [s.turned(by) if k in robots else s for k, s in enumerate(team)]
-        other = _identified(stated, turned, method)
+    for robots, by in likeliest_axes(parts(), poses, last.space)[:3]:
+        turns = dict.fromkeys(robots, by)
+        other = again(turns)
         load = other.load(0)
         if other.verdict != "poor" and load is not None:
-            return replace(found, otherwise=(dict.fromkeys(robots, by), load.mass))
+            return replace(found, otherwise=(turns, load.mass))
     return found
 
 
@@ -573,7 +593,9 @@ def _content(team: TeamFound) -> dict[str, Any]:
         "wrench_offset": None if last is None or last.offset is None else last.offset[0],
         "changes_s": team.changes,
         "clocks_s": {names[k]: c.offset for k, c in team.clocks.items()},
+        "clocks_std_s": {names[k]: c.std for k, c in team.clocks.items()},
         "wrench_delays_s": {names[k]: d.offset for k, d in team.delays.items()},
+        "wrench_delays_std_s": {names[k]: d.std for k, d in team.delays.items()},
     }
 
 
