@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from heft.arrays import Array
 from heft.information import Graph
 
 from .replication import ABSENT, WIDTH, Replica
-from .signals import ContactSignals
+from .signals import ContactSignals, usual_step
 from .window_stream import WindowSettings
 from .windows import SIZE, SQUARES
 
@@ -54,7 +55,7 @@ def clock_offset(
     Args:
         other: Another robot's signals, in the time of its own clock.
     """
-    step = float(np.median(np.diff(one.time)))
+    step = usual_step(one.time)
     spread = max(round(settings.window / step), 1)  # neighbours share a window's noise
     first, second = (_squares(k, settings.window) for k in (one, other))
     return offset_of_squares(first, second, spread, settings)
@@ -92,7 +93,7 @@ def offset_of_squares(
 
 def _squares(signals: ContactSignals, window: float) -> tuple[Array, Array]:
     """Return times [s] and low-pass filtered |ω|² [rad²/s²], shape (K,) each."""
-    step = float(np.median(np.diff(signals.time)))
+    step = usual_step(signals.time)
     count = max(round(window / step), 1)
     weight = 1.0 - np.cos(2.0 * np.pi * (np.arange(count) + 0.5) / count)
     squares = np.sum(signals.angular_velocity**2, axis=1)
@@ -139,18 +140,18 @@ def lateness(time: Array) -> float:
     """Return the root mean square of how late stamps of reception are beyond their mean [s].
 
     It is zero of stamps that are true, or as often early as late: latency is one-sided, and skew.
-    Pieces of a log count that lack no sample, in which it is less than a step.
+    Pieces of a log count that lack no sample.
 
     Args:
         time: Shape (N,) [s].
     """
-    size, step = 50, float(np.median(np.diff(time)))
+    size, step = 50, usual_step(time)
     pieces = time[: len(time) // size * size].reshape(-1, size)
-    # Where none is lost, every part of a piece takes a step a sample
-    parts = np.diff(np.median(pieces.reshape(-1, 5, size // 5), axis=2), axis=1) / step
-    whole = (pieces[:, -1] - pieces[:, 0]) / step
-    none_lost = np.abs(parts - size // 5).max(axis=1) < 0.4
-    pieces = pieces[none_lost & (np.abs(whole - (size - 1)) < 0.9)]
+    # Where none is lost, the least late of a fifth of a piece is a step a sample behind, up to
+    # the next piece's first
+    even = (time - step * np.arange(len(time)))[: pieces.size].reshape(-1, size // 5)
+    parts = sliding_window_view(even.min(axis=1), 6)[::5]
+    pieces = pieces[: len(parts)][np.ptp(parts, axis=1) < 0.4 * step]
     if pieces.size < 300:
         return 0.0
     line = np.vander(np.arange(size), 2)

@@ -25,7 +25,7 @@ from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
 from .robot_log import at_one_time, from_one_epoch, opened, together
-from .signals import SENSORS, ContactSignals
+from .signals import SENSORS, ContactSignals, usual_step
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .window_stream import WindowSettings, noise_of, windows_of
 from .windows import Pose, Windows
@@ -551,7 +551,7 @@ def _with_delays(
 
 def _repeated(signals: ContactSignals, robot: TeamRobot) -> dict[str, float]:
     """Return how long each sensor repeats itself [s], or refuse one that does nothing else."""
-    step = float(np.median(np.diff(signals.time)))
+    step = usual_step(signals.time)
     durations = {}
     for sensor, samples in signals.repeated().items():
         if samples.all():

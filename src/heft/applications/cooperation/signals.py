@@ -23,6 +23,18 @@ SENSORS = {
 }
 
 
+def usual_step(time: Array) -> float:
+    """Return the time that a sample stands for [s]: the median of spans of ten.
+
+    Samples that are received in bursts are next to one another most of the time.
+
+    Args:
+        time: At least two, shape (N,) [s].
+    """
+    span = min(10, len(time) - 1)
+    return float(np.median(time[span:] - time[:-span])) / span
+
+
 def rates(time: Array, values: Array) -> Array:
     """Return derivatives at samples, of the polynomial through each and its `BESIDE` neighbours.
 

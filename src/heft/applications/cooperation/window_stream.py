@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from .signals import ContactSignals, OriginSensors, SensorNoise
+from .signals import ContactSignals, OriginSensors, SensorNoise, usual_step
 from .windows import ALPHA, OMEGA, PAIRS, SIZE, SPECIFIC, SQUARES, VELOCITY, Windows
 
 SECOND = 1_000_000_000  # [ns]
@@ -239,7 +239,7 @@ class WindowStream:
         derived = {name: both[first] for name, both in self._derived.items()}
         signals = ContactSignals(time, **own, derived=derived)
         noise = noise_of(signals, self._settings.length)
-        sensors = OriginSensors(noise, float(np.median(np.diff(time))))
+        sensors = OriginSensors(noise, usual_step(time))
         self.sensors = self.sensors or sensors
         self._untold.append(sensors.numbers)
 
@@ -269,7 +269,8 @@ class WindowStream:
         begin, end = number * self._stride, self._end(number)
         i, j = np.searchsorted(self._stamps, (begin, end))
         inside = self._stamps[i:j]
-        most = 2.5 * step * SECOND  # a hole, across which no window goes
+        # a hole, across which no window goes; samples that are late leave none that a window sees
+        most = max(2.5 * step * SECOND, 0.05 * self._length)
         edges = np.concatenate([[begin], inside, [end]])
         if len(inside) < 4 or np.diff(edges).max() > most:
             return None
@@ -320,7 +321,7 @@ def windows_of(
     made = []
     for signals in team:
         works = ~np.any(list(signals.repeated().values()), axis=0)
-        omega, step = signals.angular_velocity[works], float(np.median(np.diff(signals.time)))
+        omega, step = signals.angular_velocity[works], usual_step(signals.time)
         own = noise or noise_of(signals, settings.length)
         second = omega.T @ omega / max(len(omega), 1) - own.angular_velocity**2 * np.eye(3)
         sensors = OriginSensors(own, step)
