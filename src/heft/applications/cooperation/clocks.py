@@ -36,7 +36,7 @@ class ClockSettings:
     steps: int = 20  # of Gauss and Newton, at most
     # share of its deviation within which a wrench's delay is settled in the end: the load moves
     # with it by as much of its own
-    settled: float = 0.1
+    settled: float = 0.05
 
 
 @dataclass(frozen=True)

@@ -340,7 +340,7 @@ class TeamFound:
                 "motions differ",
                 f"The robots' motions differ by {np.sqrt(max(last.disagreement)):.1f} times the "
                 "noise, and who is wrong is not clear: no number of the load is stated",
-                "A load that bends, clocks that drift or sensors that lie do this.",
+                "A load that bends, clocks that drift, late stamps or sensors that lie do this.",
             )
 
     @staticmethod
