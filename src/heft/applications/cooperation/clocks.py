@@ -7,18 +7,22 @@ in δ; c takes what noise adds to a square. Of whole signals, or of a team's win
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from heft.arrays import Array
 from heft.information import Graph
 
-from .replication import ABSENT, Replica
-from .signals import ContactSignals
+from .replication import ABSENT, WIDTH, Replica
+from .signals import ContactSignals, usual_step
 from .window_stream import WindowSettings
 from .windows import SIZE, SQUARES
+
+# windows through which Lagrange's polynomial goes, the last before a time being 0
+NEAR = [range(first, first + 6) for first in (-2, -1, -3, -4, 0)]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,9 @@ class ClockSettings:
     least: float = 5e-4  # offsets below this are left [s]
     sure: float = 4.0  # offsets below so many standard deviations are left, too
     steps: int = 20  # of Gauss and Newton, at most
+    # share of its deviation within which a wrench's delay is settled in the end: the load moves
+    # with it by as much of its own
+    settled: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ def clock_offset(
     Args:
         other: Another robot's signals, in the time of its own clock.
     """
-    step = float(np.median(np.diff(one.time)))
+    step = usual_step(one.time)
     spread = max(round(settings.window / step), 1)  # neighbours share a window's noise
     first, second = (_squares(k, settings.window) for k in (one, other))
     return offset_of_squares(first, second, spread, settings)
@@ -86,7 +93,7 @@ def offset_of_squares(
 
 def _squares(signals: ContactSignals, window: float) -> tuple[Array, Array]:
     """Return times [s] and low-pass filtered |ω|² [rad²/s²], shape (K,) each."""
-    step = float(np.median(np.diff(signals.time)))
+    step = usual_step(signals.time)
     count = max(round(window / step), 1)
     weight = 1.0 - np.cos(2.0 * np.pi * (np.arange(count) + 0.5) / count)
     squares = np.sum(signals.angular_velocity**2, axis=1)
@@ -133,18 +140,18 @@ def lateness(time: Array) -> float:
     """Return the root mean square of how late stamps of reception are beyond their mean [s].
 
     It is zero of stamps that are true, or as often early as late: latency is one-sided, and skew.
-    Pieces of a log count that lack no sample, in which it is less than a step.
+    Pieces of a log count that lack no sample.
 
     Args:
         time: Shape (N,) [s].
     """
-    size, step = 50, float(np.median(np.diff(time)))
+    size, step = 50, usual_step(time)
     pieces = time[: len(time) // size * size].reshape(-1, size)
-    # Where none is lost, every part of a piece takes a step a sample
-    parts = np.diff(np.median(pieces.reshape(-1, 5, size // 5), axis=2), axis=1) / step
-    whole = (pieces[:, -1] - pieces[:, 0]) / step
-    none_lost = np.abs(parts - size // 5).max(axis=1) < 0.4
-    pieces = pieces[none_lost & (np.abs(whole - (size - 1)) < 0.9)]
+    # Where none is lost, the least late of a fifth of a piece is a step a sample behind, up to
+    # the next piece's first
+    even = (time - step * np.arange(len(time)))[: pieces.size].reshape(-1, size // 5)
+    parts = sliding_window_view(even.min(axis=1), 6)[::5]
+    pieces = pieces[: len(parts)][np.ptp(parts, axis=1) < 0.4 * step]
     if pieces.size < 300:
         return 0.0
     line = np.vander(np.arange(size), 2)
@@ -158,8 +165,8 @@ class TeamClocks:
     """Clock offsets of a team's robots against the first one, by windows as they come.
 
     The size of the angular velocity in windows of one time is the same at all contacts. Windows of
-    a robot whose clock differs, or whose wrench is late, are interpolated by cubics: they overlap,
-    so that noise stays as it is.
+    a robot whose clock differs, or whose wrench is late, are interpolated by polynomials of degree
+    five: they overlap, so that noise stays as it is.
     """
 
     def __init__(self, windows: WindowSettings, settings: ClockSettings) -> None:
@@ -198,44 +205,41 @@ class TeamClocks:
                 self.offsets[origin] = ClockOffset(offset, estimate.std)
         return new
 
-    def place(self, origin: int, behind: float = 0.0) -> tuple[int, Array]:
-        """Return how a robot's windows are interpolated at the first robot's times.
+    def _at(self, kept: Mapping[int, Array], origin: int, number: int, behind: float) -> Array:
+        """Return a robot's window at the first robot's time, not a number where it is absent.
 
         Args:
+            kept: The robot's windows by number.
+            number: Number of the window on the first robot's clock.
             behind: By which what is interpolated is later than the clock [s].
-
-        Returns:
-            What is added to a number for the first window, and the weights of it and the next.
         """
         late = (self.offset(origin) + behind) / self.windows.stride
         if not late:
-            return 0, np.ones(1)
-        steps_late = math.floor(late)
-        x = late - steps_late
-        weights = [
-            -x * (x - 1.0) * (x - 2.0) / 6.0,
-            (x + 1.0) * (x - 1.0) * (x - 2.0) / 2.0,
-            -(x + 1.0) * x * (x - 2.0) / 2.0,
-            (x + 1.0) * x * (x - 1.0) / 6.0,
-        ]
-        return steps_late - 1, np.array(weights)
+            return kept.get(number, ABSENT)[:WIDTH]
+        begin = math.floor(late)
+        for near in NEAR:  # around that time, else as near as ends and holes leave
+            rows = [kept.get(number + begin + k, ABSENT)[:WIDTH] for k in near]
+            if not any(np.isnan(row[0]) for row in rows):
+                at = late - begin
+                weights = [np.prod([(at - m) / (k - m) for m in near if m != k]) for k in near]
+                return np.asarray(weights @ np.array(rows))
+        return ABSENT
 
-    def _places(self, origin: int) -> list[tuple[int, Array]]:
-        """Return how motion and wrench are interpolated: one way where the wrench is not late."""
-        delay = self.delays.get(origin)
-        return [self.place(origin), *([self.place(origin, delay.offset)] if delay else [])]
+    def _behind(self, origin: int) -> float:
+        return self.delays[origin].offset if origin in self.delays else 0.0
 
-    def until(self, replica: Replica, complete: int) -> int:
+    def until(self, replica: Replica, complete: int, ended: bool) -> int:
         """Return the number up to which rows can be interpolated.
 
         Args:
             complete: Number up to which all windows are here.
+            ended: Whether no more are to come.
         """
         numbers = [complete]
-        for origin in {*self.offsets, *self.delays}:
-            if origin not in replica.ended:
-                last = max(first + len(weights) - 1 for first, weights in self._places(origin))
-                numbers.append(replica.count(origin) - last)
+        for origin in {*self.offsets, *self.delays} - {*replica.ended}:
+            late = self.offset(origin) + max(self._behind(origin), 0.0)
+            ahead = math.floor(late / self.windows.stride) + (1 if ended else NEAR[-1][-1])
+            numbers.append(replica.count(origin) - ahead)
         return min(numbers)
 
     def row(self, replica: Replica, origins: tuple[int, ...], number: int) -> Array | None:
@@ -244,13 +248,11 @@ class TeamClocks:
         Args:
             number: Number of the window on the first robot's clock.
         """
-        estimate = []
+        each_robot = []
         for origin in origins:
-            kept, at = replica.windows[origin], []
-            for first, weights in self._places(origin):
-                begin = number + first
-                rows = [kept.get(begin + k, ABSENT) for k in range(len(weights))]
-                at.append(rows[0] if len(rows) == 1 else weights @ np.array(rows))
-            estimate += [at[0][:SIZE], at[-1][SIZE:]]
-        row = np.concatenate(estimate)
+            kept, behind = replica.windows[origin], self._behind(origin)
+            motion = self._at(kept, origin, number, 0.0)
+            wrench = self._at(kept, origin, number, behind) if behind else motion
+            each_robot += [motion[:SIZE], wrench[SIZE:]]
+        row = np.concatenate(each_robot)
         return None if np.isnan(row).any() else row

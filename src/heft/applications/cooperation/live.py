@@ -8,7 +8,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from heft.arrays import Array
 from heft.errors import InvalidSetting, visible
 from heft.files import put, require_own, require_regular, require_writable, workshop
 from heft.information import quaternion_of_matrix
@@ -36,7 +37,7 @@ from heft.streams import (
 
 from .method import CooperativeResult
 from .node import CooperativeNode, NodeSettings
-from .results import RESULTS, TeamFound
+from .results import RESULTS, TeamFound, with_other_axes
 from .team_file import TeamFile
 from .team_streams import ContactReader, arm_sensors, idle, played, team_link
 from .wire import LARGEST, BadMessage, decoded, encoded
@@ -343,7 +344,7 @@ class _Running:
                 self._resumed += 1
                 node.tell("resumed", f"{name} is heard", str(self._resumed))
         missing = [
-            r.name for k, r in enumerate(node.stated.robots) if k not in node.replica.sensors
+            r.name for k, r in enumerate(node.stated.robots) if not node.replica.windows.get(k)
         ]
         if missing and now - self._begun > node.settings.calibration + node.settings.silent:
             names = ", ".join(missing)
@@ -414,7 +415,17 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
 
 def results_of(node: CooperativeNode) -> TeamFound:
     """Return the results of a node with all windows so far, as `heft coop identify` does."""
-    node.solver.finish()
+    found, origins = _found(node), node.solver.origins
+
+    def again(turns: Mapping[int, Array]) -> TeamFound:
+        return _found(node.turned({origins[k]: by for k, by in turns.items()}))
+
+    return with_other_axes(found, lambda: node.solver.parts(node.replica), again)
+
+
+def _found(node: CooperativeNode) -> TeamFound:
+    """Return the results of a node as the axes of wrenches are stated."""
+    node.solver.finish(node.replica)
     latest = node.known
     origins = tuple(range(node.count)) if latest is None else latest.origins
     history = [] if latest is None else [*node.solver.history()]

@@ -276,9 +276,7 @@ class CooperativeRun:
 
     def result(self) -> CooperativeResult:
         """Return the estimates over time, the last with all windows so far."""
-        if self.fresh:
-            self.fresh = self.pose_part_at = 0
-            self._solve(self.end)
+        self.settle()
         return CooperativeResult(tuple(self.known), tuple(self.changes))
 
     def settle(self) -> None:

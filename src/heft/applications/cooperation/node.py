@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from heft.arrays import Array
 from heft.files import plain
@@ -27,16 +29,17 @@ from .agreement import from_first
 from .clocks import ClockOffset, ClockSettings, TeamClocks
 from .load import LoadEstimate
 from .method import WIDE, CooperativeMethod, CooperativeRun, Known
-from .replication import Replica, ReplicaSettings, WindowMessage
-from .signals import ContactSignals
+from .replication import ABSENT, Replica, ReplicaSettings, WindowMessage
+from .signals import ContactSignals, OriginSensors
 from .team_file import TeamFile
 from .window_stream import WindowStream, covariances
 from .windows import PAIRS, SIZE, SQUARES, Pose, Windows
 from .wire import BadMessage, decoded, encoded, team_key
-from .wrenches import longest, wrench_delays
+from .wrenches import longest, same_delays, wrench_delays
 
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 MOST_EVENTS = 50
+MANY = 1_000_000  # windows, as many as there are
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,29 +106,37 @@ class TeamSolver:
         self.next: int | None = None
         self.left_out = 0  # windows that some robot lacks
         self.changes: list[float] = []
-        self._origins: tuple[int, ...] = ()
+        self.origins: tuple[int, ...] = ()  # robots that hold the load by now
         self._run: CooperativeRun | None = None
         self._before: TeamKnown | None = None
         self._joined: dict[int, int] = {}
         self._squares = np.zeros((0, 6))
+        # by origin, up to which number its windows were asked what its sensors are, and the sum of
+        # squares of what they said, with one behind
+        self._sensors: dict[int, tuple[int, Array]] = {}
         self._spread_at = self._summed = 0
         self._since = self._compared = 0  # number from which the same robots hold the load, and
         # up to which clocks were compared
 
-    def advance(self, replica: Replica, most: int) -> int:
-        """Process complete windows; return their number."""
+    def advance(self, replica: Replica, most: int, ended: bool = False) -> int:
+        """Process complete windows; return their number.
+
+        Args:
+            ended: Whether no more windows are to come.
+        """
         holding = {*range(self.graph.count)} - replica.late | set(replica.joined)
-        if not self._until(replica) or any(o not in replica.sensors for o in holding):
+        if not self._until(replica, ended):
             return 0
         if self.next is not None and self._joined != replica.joined:
             new = [n for o, n in replica.joined.items() if o not in self._joined]
             if min(new, default=np.inf) - self._across + 1 < self.next:  # their wrench was amiss
                 self.next, self._run, self._before, self.changes = None, None, None, []
+                self._sensors = {}
         self._joined = dict(replica.joined)
         if self.next is None:
             self.next = replica.begin(tuple(holding - replica.late))
         taken = 0
-        while self.next < self._until(replica) and taken < most:
+        while self.next < self._until(replica, ended) and taken < most:
             number, self.next = self.next, self.next + 1  # whatever comes of this one
             self._take(replica, number)
             taken += 1
@@ -137,8 +148,8 @@ class TeamSolver:
             return 0
         return max(self._until(replica) - self.next, 0)
 
-    def _until(self, replica: Replica) -> int:
-        return self.clocks.until(replica, replica.complete(self.graph.count))
+    def _until(self, replica: Replica, ended: bool = False) -> int:
+        return self.clocks.until(replica, replica.complete(self.graph.count), ended)
 
     @property
     def _across(self) -> int:
@@ -152,14 +163,19 @@ class TeamSolver:
             return  # who let go held the load for a part of it
         if any(0 < begin - number < across for begin in replica.joined.values()):
             return  # and so did who joined
-        if origins != self._origins or self._run is None:
+        for origin in origins:
+            self._ask(replica, origin, number)
+        if any(not self._sensors[o][1][-1] for o in origins):
+            self.left_out += 1
+            return
+        if origins != self.origins or self._run is None:
             self._since = number
             self._begin(origins, replica)
         row = self.clocks.row(replica, origins, number)
         if row is None:
             self.left_out += 1
             return
-        if self._learn_spread(row, replica) and self._set_clocks(replica, number):
+        if self._learn_spread(row) and self._set_clocks(replica, number):
             return
         run = self._run
         assert run is not None
@@ -172,10 +188,9 @@ class TeamSolver:
 
     def _begin(self, origins: tuple[int, ...], replica: Replica) -> None:
         """Start a run of other robots, with what stays valid of the one before."""
-        now, old, former = self.known(), self._run, self._origins
+        now, old, former = self.known(), self._run, self.origins
         self._before = None if now is None else now.of(origins)
-        none = np.zeros((3, 3))
-        parts = [covariances(replica.sensors[o], self.method.windows, none) for o in origins]
+        parts = [self._part(o, np.zeros(6)) for o in origins]
         run = CooperativeRun(self.method, parts, self.graph.among(origins))
         run.belief = self.method.belief.of(origins)
         self._squares, self._summed, self._spread_at = np.zeros((len(origins), 6)), 0, 0
@@ -198,7 +213,7 @@ class TeamSolver:
             if old.changes:
                 run.belief = run.belief.of_another_load()
             self._carry_load(run)
-        self._origins, self._run = origins, run
+        self.origins, self._run = origins, run
 
     def _carry_load(self, run: CooperativeRun) -> None:
         known = None if self._before is None else self._before.known
@@ -207,85 +222,119 @@ class TeamSolver:
         load = (known.first, known.values, known.covariance)
         run.belief = replace(run.belief, mass=None, centres={}, load=load)
 
-    def _set_clocks(self, replica: Replica, number: int) -> bool:
+    def _set_clocks(self, replica: Replica, number: int, share: float = 1.0) -> bool:
         """Compare clocks; return whether one was set and recent windows are processed again.
 
         So are wrenches with their robots' motion, where poses are known.
+
+        Args:
+            share: Of its deviation, within which a delay is left.
         """
-        begin = replica.begin(self._origins)
-        if number <= self._compared or number + 1 - begin < self.method.first:
+        begin = replica.begin(self.origins)
+        if number < self._compared or number + 1 - begin < self.method.first:
             return False
         self._compared = number
         again = max(begin, number + 1 - 250)  # windows, within which a clock shows
-        if not self.clocks.compare(replica, self._origins, number) or self._since > again:
+        if not self.clocks.compare(replica, self.origins, number) or self._since > again:
             again = max(begin, self._since, number + 1 - 1000)  # within which a delay does
-            if not self._compare_wrenches(replica, range(again, number)):
+            if not self._compare_wrenches(replica, range(again, number), share):
                 return False  # the windows that come are right
         self.changes = [t for t in self.changes if t < again * self.method.windows.stride]
         self._run, self._before, self.next = None, None, again
         return True
 
-    def _compare_wrenches(self, replica: Replica, numbers: range) -> bool:
+    def _compare_wrenches(self, replica: Replica, numbers: range, share: float) -> bool:
         """Return whether some wrenches are newly found to be late, or otherwise than before."""
-        run, settings = self._run, self.method.windows
+        run = self._run
         assert run is not None
         poses = [pose for k in range(run.count) if (pose := run.poses.get(k)) is not None]
         if len(poses) < run.count or len(numbers) < self.method.first:
             return False
-        absent = np.full(WIDE * run.count, np.nan)
-        each = (self.clocks.row(replica, self._origins, n) for n in numbers)
+        parts = self.parts(replica, numbers)
+        before = self.clocks.delays
+        behind = {k: before[o].offset for k, o in enumerate(self.origins) if o in before}
+        during = longest(run.changes, float(parts[0].time[0]), float(parts[0].time[-1]))
+        found = wrench_delays(parts, poses, during, behind, run.space, self.clocks.settings)
+        new = {self.origins[k]: delay for k, delay in found.items()}
+        if same_delays(before, new, share):  # how sure they are is another by now
+            self.clocks.delays = {o: replace(before[o], std=d.std) for o, d in new.items()}
+            return False
+        self.clocks.delays = new
+        return True
+
+    def parts(self, replica: Replica, numbers: range | None = None) -> list[Windows]:
+        """Return windows of the robots that hold the load, as they are used.
+
+        Args:
+            numbers: Of the windows; all since the same robots hold it if None.
+        """
+        if numbers is None:
+            numbers = range(max(self._since, replica.begin(self.origins)), self.next or 0)
+        absent, settings = np.full(WIDE * len(self.origins), np.nan), self.method.windows
+        each = (self.clocks.row(replica, self.origins, n) for n in numbers)
         rows = np.array([absent if row is None else row for row in each])
         time = settings.stride * np.array(numbers) + 0.5 * settings.length
-        parts = [
+        return [
             replace(
-                self._part(replica, o, squares / self._summed),
+                self._part(o, squares / self._summed),
                 time=time,
                 motion=own[:, :SIZE],
                 wrench=own[:, SIZE:],
             )
             for o, squares, own in zip(
-                self._origins, self._squares, np.hsplit(rows, run.count), strict=True
+                self.origins, self._squares, np.hsplit(rows, len(self.origins)), strict=True
             )
         ]
-        before = self.clocks.delays
-        behind = {k: before[o].offset for k, o in enumerate(self._origins) if o in before}
-        during = longest(run.changes, float(time[0]), float(time[-1]))
-        found = wrench_delays(parts, poses, during, behind, run.space, self.clocks.settings)
-        new = {self._origins[k]: delay for k, delay in found.items()}
-        if new.keys() == before.keys() and all(
-            abs(d.offset - before[o].offset) < d.std for o, d in new.items()
-        ):
-            return False
-        self.clocks.delays = new
-        return True
 
-    def _learn_spread(self, row: Array, replica: Replica) -> bool:
+    def _ask(self, replica: Replica, origin: int, number: int) -> None:
+        """Take what a robot's windows up to a number say of its sensors."""
+        begin, total = self._sensors.get(origin, (replica.first[origin], np.zeros(7)))
+        for k in range(begin, number + 1):
+            told = replica.windows[origin].get(k, ABSENT)[WIDE:]
+            if len(told):
+                total = total + np.append(told, 1.0) ** 2
+        self._sensors[origin] = max(begin, number + 1), total
+
+    def _learn_spread(self, row: Array) -> bool:
         """Update the covariance of windows; return whether that was due.
 
-        It goes with the size of the angular velocities in them.
+        It goes with the sensors' noise and the size of the angular velocities in them.
         """
         run = self._run
         assert run is not None
-        self._squares = self._squares + row.reshape(len(self._origins), WIDE)[:, SQUARES]
+        self._squares = self._squares + row.reshape(len(self.origins), WIDE)[:, SQUARES]
         self._summed += 1
         count = run.seen + 1
         if count < max(self._spread_at, 1):
             return False
         self._spread_at = int(np.ceil(self.method.longer * count))
-        each = zip(self._origins, self._squares, strict=True)
-        run.use([self._part(replica, o, total / self._summed) for o, total in each])
+        self._use_spreads()
         return True
 
-    def _part(self, replica: Replica, origin: int, mean: Array) -> Windows:
+    def _use_spreads(self) -> None:
+        assert self._run is not None
+        each = zip(self.origins, self._squares, strict=True)
+        self._run.use([self._part(o, total / self._summed) for o, total in each])
+
+    def _part(self, origin: int, mean: Array) -> Windows:
         second = np.zeros((3, 3))
         for value, (a, b) in zip(mean, PAIRS, strict=True):
             second[a, b] = second[b, a] = value
-        return covariances(replica.sensors[origin], self.method.windows, second)
+        total = self._sensors[origin][1]
+        sensors = OriginSensors.of_numbers(np.sqrt(total[:-1] / total[-1]))
+        return covariances(sensors, self.method.windows, second)
 
-    def finish(self) -> None:
-        """Estimate with all windows processed so far."""
-        if self._run is not None:
+    def finish(self, replica: Replica) -> None:
+        """Estimate with all windows that are here, and with delays that they settle."""
+        for last in range(6):
+            self.advance(replica, MANY, ended=True)
+            if self._run is None or self.next is None:
+                return
+            self._use_spreads()
             self._run.settle()
+            settled = self.clocks.settings.settled
+            if last == 5 or not self._set_clocks(replica, self.next, settled):
+                return
 
     def history(self) -> Sequence[Known]:
         """Return the estimates over time of the robots that hold the load now."""
@@ -301,7 +350,7 @@ class TeamSolver:
             now = replace(before.known, time=now.time, unplaced=now.unplaced)
         elif before is not None and now.values is None and not run.changes:
             now = now.with_load_of(before.known)
-        return TeamKnown(self._origins, now)
+        return TeamKnown(self.origins, now)
 
 
 @dataclass(frozen=True)
@@ -311,7 +360,7 @@ class NodeSettings:
     # of the estimation: an estimate a second is enough, and costs a share of a core
     method: CooperativeMethod = CooperativeMethod(every=20, longer=1.5)
     replica: ReplicaSettings = ReplicaSettings(repeat=5)  # of memory and of repetition
-    calibration: float = 2.0  # time of samples from which noise and rate are found [s]
+    calibration: float = 2.0  # time of samples by which noise and rate are found, each time [s]
     share: float = 0.15  # of a core that estimation may take
     silent: float = 2.0  # time without a message after which a neighbour is silent [s]
     clocks: ClockSettings = ClockSettings()  # how clocks are compared
@@ -346,7 +395,7 @@ class CooperativeNode:
         method = replace(method, belief=self.stated.belief, planar=self.stated.planar)
         self.solver = TeamSolver(method, self.stated.graph, self.settings.clocks)
         self.team = team_key([r.name for r in self.stated.robots], self.stated.graph, windows)
-        self._stream = WindowStream(windows, None, self.settings.calibration, self.session)
+        self._stream = WindowStream(windows, None, self.settings.calibration)
         self._told: set[str] = set()
         self._news: list[NodeEvent] = []
 
@@ -366,10 +415,6 @@ class CooperativeNode:
         Args:
             message: Message of the node itself, as it is sent to neighbours.
         """
-        stated_sensors = message.sensors.get(self.own)
-        if stated_sensors is not None and self._stream.sensors is None:
-            windows = self.settings.method.windows
-            self._stream = WindowStream(windows, stated_sensors, session=self.session)
         self.replica.receive(self.own, message)
 
     def add_samples(self, signals: ContactSignals, epoch: int = 0) -> int:
@@ -384,11 +429,26 @@ class CooperativeNode:
         made = self._stream.add(signals.turned(self.stated.robots[self.own].turn), epoch)
         if self._stream.begin is not None:
             self.replica.take_hold(self._stream.begin)
-        if self._stream.sensors is not None and self.own not in self.replica.sensors:
-            self.replica.sensors[self.own] = self._stream.sensors
         for number, row in made:
             self.replica.add(row, number)
         return len(made)
+
+    def turned(self, turns: Mapping[int, Array]) -> CooperativeNode:
+        """Return a node with the same windows, some robots' wrenches in other axes.
+
+        Args:
+            turns: By robot, matrix that takes a vector to those axes, shape (3, 3).
+        """
+        node = CooperativeNode(self.stated, self.own, self.session, self.settings)
+        node.replica = copy(self.replica)
+        node.replica.windows = dict(self.replica.windows)
+        for origin, by in turns.items():
+            change = block_diag(np.eye(SIZE), by, by).T
+            node.replica.windows[origin] = {
+                n: np.append(row[:WIDE] @ change, row[WIDE:])
+                for n, row in self.replica.windows[origin].items()
+            }
+        return node
 
     def let_go(self) -> None:
         """Announce that the robot has released the load."""
@@ -422,7 +482,7 @@ class CooperativeNode:
         self.receive(neighbour, message)
         return True
 
-    def solve(self, most: int = 1_000_000) -> int:
+    def solve(self, most: int = MANY) -> int:
         """Process windows that all robots have; return their number."""
         changes = len(self.solver.changes)
         try:

@@ -23,10 +23,8 @@ import numpy as np
 from heft.arrays import Array
 from heft.errors import InvalidSetting
 
-from .signals import OriginSensors
-
 MOST_WINDOWS = 240  # in a message: below 64 kB
-WIDTH = 24  # numbers of a window
+WIDTH = 24  # numbers of a window; behind them it may have what its origin says of its sensors
 LATEST = 2**53  # number of a window, at most
 ABSENT = np.full(WIDTH, np.nan)  # a window that its origin could not make
 ABSENT.flags.writeable = False
@@ -49,20 +47,19 @@ class WindowMessage:
 
     # by origin, the number up to which the sender has its windows without a gap
     have: Mapping[int, int]
-    # origin, number, and the window, shape (24,); NaN where it is absent
+    # origin, number, and the window, shape (24,), NaN where it is absent; or (30,) where it says
+    # what its origin's sensors are
     windows: tuple[tuple[int, int, Array], ...] = ()
     # by origin that let go of the load: the number of its first window after that
     ended: Mapping[int, int] = field(default_factory=dict)
     # by origin, the number of the oldest window that the sender has; 0 if not said
     first: Mapping[int, int] = field(default_factory=dict)
-    # by origin, what it says of its sensors
-    sensors: Mapping[int, OriginSensors] = field(default_factory=dict)
     session: int = 0  # since when the sender runs [ns]
 
     @property
     def size(self) -> int:
         """Size of its numbers [bytes]."""
-        own = 8 * (len(self.have) + len(self.ended) + len(self.first)) + 56 * len(self.sensors)
+        own = 8 * (len(self.have) + len(self.ended) + len(self.first))
         return own + sum(8 + row.nbytes for _, _, row in self.windows)
 
 
@@ -95,7 +92,6 @@ class Replica:
         self.joined: dict[int, int] = {}
         self.windows: dict[int, dict[int, Array]] = {own: {}}
         self.ended: dict[int, int] = {}
-        self.sensors: dict[int, OriginSensors] = {}
         self.first: dict[int, int] = {own: 0}
         self.counts: Counter[str] = Counter()
         self._gapless: dict[int, int] = {own: 0}
@@ -107,7 +103,7 @@ class Replica:
         """Store the robot's own next window.
 
         Args:
-            window: Motion and wrench, shape (24,).
+            window: Motion and wrench, shape (24,), or (30,) with its sensors' numbers.
             number: Number of the window; those skipped are absent. The next if None.
 
         Raises:
@@ -153,7 +149,7 @@ class Replica:
         known.offered.update({o: n + 1 for o, n, _ in rows})
         have = {o: self._gapless[o] for o in self._heard_of()}
         first = {o: self.first[o] for o in have}
-        return WindowMessage(have, rows, dict(self.ended), first, dict(self.sensors), self.session)
+        return WindowMessage(have, rows, dict(self.ended), first, self.session)
 
     def _lacking(self, start: Mapping[int, int]) -> Iterator[tuple[int, int, Array]]:
         each = (self._of(o, n) for o, n in start.items())
@@ -174,10 +170,6 @@ class Replica:
         for origin, end in message.ended.items():
             if origin != self.own:
                 self.ended.setdefault(origin, end)
-        for origin, stated in message.sensors.items():
-            before = self.sensors.get(origin)
-            if before is None or stated.session > before.session:
-                self.sensors[origin] = stated
         for origin in message.have:
             self._heard(origin, message.first.get(origin, 0))
         for origin, number, window in message.windows:
@@ -297,14 +289,5 @@ class Replica:
         Returns:
             None where one of them is absent.
         """
-        rows = [self.windows[o].get(number, ABSENT) for o in origins]
+        rows = [self.windows[o].get(number, ABSENT)[:WIDTH] for o in origins]
         return None if any(np.isnan(row[0]) for row in rows) else np.concatenate(rows)
-
-    def rows(self, origins: tuple[int, ...], until: int) -> Array:
-        """Return the windows of some origins side by side, shape (windows, 24 · origins).
-
-        Args:
-            until: Number after the last window returned, at most what all of them have.
-        """
-        numbers = range(self.begin(origins), until)
-        return np.hstack([np.array([self.windows[o][k] for k in numbers]) for o in origins])

@@ -25,11 +25,11 @@ from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known, unplaced
 from .paper import PaperMethod, PaperResult
 from .robot_log import at_one_time, from_one_epoch, opened, together
-from .signals import SENSORS, ContactSignals
+from .signals import SENSORS, ContactSignals, usual_step
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .window_stream import WindowSettings, noise_of, windows_of
-from .windows import Pose
-from .wrenches import likeliest_axes, longest, wrench_delays
+from .windows import Pose, Windows
+from .wrenches import likeliest_axes, longest, same_delays, wrench_delays
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -340,7 +340,7 @@ class TeamFound:
                 "motions differ",
                 f"The robots' motions differ by {np.sqrt(max(last.disagreement)):.1f} times the "
                 "noise, and who is wrong is not clear: no number of the load is stated",
-                "A load that bends, clocks that drift or sensors that lie do this.",
+                "A load that bends, clocks that drift, late stamps or sensors that lie do this.",
             )
 
     @staticmethod
@@ -439,19 +439,39 @@ def identify_team(
     Args:
         team: Signals of each robot, in times since one stamp.
     """
-    found = _identified(stated, team, method, progress)
+
+    def parts() -> list[Windows]:
+        progress("trying other axes of wrenches")
+        return windows_of(on_one_clock(team, stated.graph)[0])
+
+    def again(turns: Mapping[int, Array]) -> TeamFound:
+        read = (s.turned(turns[k]) if k in turns else s for k, s in enumerate(team))
+        return _identified(stated, [*read], method)
+
+    return with_other_axes(_identified(stated, team, method, progress), parts, again)
+
+
+def with_other_axes(
+    found: TeamFound,
+    parts: Callable[[], Sequence[Windows]],
+    again: Callable[[Mapping[int, Array]], TeamFound],
+) -> TeamFound:
+    """Return what was found, with axes of wrenches in which a load explains them if none does yet.
+
+    Args:
+        parts: Returns windows of each robot, those of one place of one time.
+        again: Returns what is found with some robots' wrenches in other axes.
+    """
     last = found.latest
     poses = [p for p in last.poses if p is not None] if last is not None and last.poses else []
-    if found.verdict != "poor" or last is None or len(poses) < len(team):
+    if found.verdict != "poor" or last is None or len(poses) < len(found.names):
         return found
-    progress("trying other axes of wrenches")
-    signals, _ = on_one_clock(team, stated.graph)
-    for robots, by in likeliest_axes(windows_of(signals), poses, last.space)[:3]:
-        turned = [s.turned(by) if k in robots else s for k, s in enumerate(team)]
-        other = _identified(stated, turned, method)
+    for robots, by in likeliest_axes(parts(), poses, last.space)[:3]:
+        turns = dict.fromkeys(robots, by)
+        other = again(turns)
         load = other.load(0)
         if other.verdict != "poor" and load is not None:
-            return replace(found, otherwise=(dict.fromkeys(robots, by), load.mass))
+            return replace(found, otherwise=(turns, load.mass))
     return found
 
 
@@ -510,20 +530,17 @@ def _with_delays(
     method: CooperativeMethod, team: Sequence[ContactSignals], stated: TeamFile
 ) -> tuple[CooperativeResult, dict[int, ClockOffset]]:
     """Return estimates with wrenches that are set on the time of their robots' motion, and how."""
-    result = method.identify(team, stated.graph)
+    result, settings = method.identify(team, stated.graph), ClockSettings()
     delays: dict[int, ClockOffset] = {}
-    for _ in range(4):  # the longer a delay, the less it is linear
+    for _ in range(6):  # the longer a delay, the less it is linear
         last = result.known[-1] if result.known else None
         poses = [p for p in last.poses if p is not None] if last and last.poses else []
         if len(poses) < len(team):
             break
         during = longest(result.changes, *together(team))
         behind = {k: s.behind for k, s in enumerate(team)}
-        again = wrench_delays(
-            windows_of(team), poses, during, behind, method.space, ClockSettings()
-        )
-        settled = all(abs(d.offset - team[k].behind) < d.std for k, d in again.items())
-        if settled and again.keys() == delays.keys():
+        again = wrench_delays(windows_of(team), poses, during, behind, method.space, settings)
+        if same_delays(delays, again, settings.settled):
             break
         delays = again
         none = ClockOffset(0.0, 0.0)
@@ -534,7 +551,7 @@ def _with_delays(
 
 def _repeated(signals: ContactSignals, robot: TeamRobot) -> dict[str, float]:
     """Return how long each sensor repeats itself [s], or refuse one that does nothing else."""
-    step = float(np.median(np.diff(signals.time)))
+    step = usual_step(signals.time)
     durations = {}
     for sensor, samples in signals.repeated().items():
         if samples.all():
@@ -576,7 +593,9 @@ def _content(team: TeamFound) -> dict[str, Any]:
         "wrench_offset": None if last is None or last.offset is None else last.offset[0],
         "changes_s": team.changes,
         "clocks_s": {names[k]: c.offset for k, c in team.clocks.items()},
+        "clocks_std_s": {names[k]: c.std for k, c in team.clocks.items()},
         "wrench_delays_s": {names[k]: d.offset for k, d in team.delays.items()},
+        "wrench_delays_std_s": {names[k]: d.std for k, d in team.delays.items()},
     }
 
 

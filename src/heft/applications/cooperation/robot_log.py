@@ -15,7 +15,7 @@ from heft.models import Robot
 from heft.recordings import ColumnMap, Recording
 
 from .arm import ArmContact
-from .signals import AXES, ContactSignals
+from .signals import AXES, ContactSignals, usual_step
 from .team_file import TeamFile, TeamRobot
 
 WHY = {
@@ -151,7 +151,7 @@ def from_one_epoch(logs: Sequence[RobotLog]) -> list[ContactSignals]:
         late = [1e-9 * (stamp - min(stamps)) for stamp in stamps]
         team = [replace(s, time=s.time + t) for s, t in zip(team, late, strict=True)]
     begin, end = together(team)
-    if end - begin < 100.0 * max(float(np.median(np.diff(s.time))) for s in team):
+    if end - begin < 100.0 * max(usual_step(s.time) for s in team):
         names = [log.robot.name for log in logs]
         spans = (
             f"{n} {s.time[0]:.6g} to {s.time[-1]:.6g} s" for n, s in zip(names, team, strict=True)
@@ -173,7 +173,7 @@ def together(team: Sequence[ContactSignals]) -> tuple[float, float]:
 
 def at_one_time(team: Sequence[ContactSignals]) -> list[ContactSignals]:
     """Return all signals at even times that all logs have, interpolated where they differ."""
-    step = max(float(np.median(np.diff(s.time))) for s in team)
+    step = max(usual_step(s.time) for s in team)
     begin, end = together(team)
     count = int((end - begin) / step * (1.0 + 1e-12)) + 1
     time = np.asarray(begin + step * np.arange(count), dtype=np.float64)

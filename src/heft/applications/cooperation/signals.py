@@ -23,6 +23,18 @@ SENSORS = {
 }
 
 
+def usual_step(time: Array) -> float:
+    """Return the time that a sample stands for [s]: the median of spans of ten.
+
+    Samples that are received in bursts are next to one another most of the time.
+
+    Args:
+        time: At least two, shape (N,) [s].
+    """
+    span = min(10, len(time) - 1)
+    return float(np.median(time[span:] - time[:-span])) / span
+
+
 def rates(time: Array, values: Array) -> Array:
     """Return derivatives at samples, of the polynomial through each and its `BESIDE` neighbours.
 
@@ -158,6 +170,16 @@ class SensorNoise:
 class OriginSensors:
     """Noise and time step of a robot's sensors, which give the covariances of its windows."""
 
-    session: int  # since when it runs; what it said later counts [ns]
     noise: SensorNoise  # white noise of a sample
     step: float  # between samples [s]
+
+    @property
+    def numbers(self) -> Array:
+        """Noise in the order of its fields, then the step, shape (6,)."""
+        return np.array([*vars(self.noise).values(), self.step])
+
+    @staticmethod
+    def of_numbers(numbers: Array) -> OriginSensors:
+        """Return the sensors of `numbers`."""
+        *noise, step = (float(n) for n in numbers)
+        return OriginSensors(SensorNoise(*noise), step)

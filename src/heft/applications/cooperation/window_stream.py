@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
-from .signals import ContactSignals, OriginSensors, SensorNoise
+from .signals import ContactSignals, OriginSensors, SensorNoise, usual_step
 from .windows import ALPHA, OMEGA, PAIRS, SIZE, SPECIFIC, SQUARES, VELOCITY, Windows
 
 SECOND = 1_000_000_000  # [ns]
@@ -171,32 +172,33 @@ class WindowStream:
 
     Args:
         sensors: Noise and time step; estimated from the first samples if None.
-        calibration: Duration of the samples from which they are estimated [s].
-        session: Since when the robot runs [ns].
+        calibration: Duration of the samples from which they are estimated, and then anew of as
+            many more [s]; windows say then what they were. Infinite where they need not be told.
     """
 
     def __init__(
         self,
         settings: WindowSettings,
         sensors: OriginSensors | None = None,
-        calibration: float = 2.0,
-        session: int = 0,
+        calibration: float = np.inf,
     ) -> None:
         self.sensors, self._settings = sensors, settings
         self._length = round(settings.length * SECOND)
         self._stride = round(settings.stride * SECOND)
-        self._calibration, self._session = round(calibration * SECOND), session
+        self._calibration = calibration * SECOND
         self._stamps = np.zeros(0, dtype=np.int64)
         self._values = np.zeros((0, 15))
         self._derived: dict[str, Array] = {}  # see `ContactSignals`
         self._next: int | None = None
         self._first: int | None = None  # stamp of the first sample
+        self._since = 0  # stamp from which samples are not calibrated yet
+        self._untold: list[Array] = []  # sensors of samples, as windows are to say them
 
     def add(self, signals: ContactSignals, epoch: int = 0) -> list[tuple[int, Array]]:
         """Process samples; return numbers and rows, shape (24,), of the windows they complete.
 
         Windows across a hole in the samples are left out, and so are samples that are older than
-        one before.
+        one before. The first window, and one of each calibration, has the sensors' numbers behind.
 
         Args:
             epoch: Stamp at which their time is zero [ns].
@@ -207,13 +209,13 @@ class WindowStream:
         new = stamps > newest[:-1]
         values = np.hstack([getattr(signals, name) for name in COLUMNS])
         if self._first is None and new.any():
-            self._first = int(stamps[new][0])
+            self._first = self._since = int(stamps[new][0])
         self._stamps = np.concatenate([self._stamps, stamps[new]])
         self._values = np.concatenate([self._values, values[new]])
         for name, both in signals.derived.items():
             before = self._derived.get(name, both[:0])
             self._derived[name] = np.concatenate([before, both[new]])
-        if self.sensors is None:
+        while len(self._stamps) and self._stamps[-1] - self._since >= self._calibration:
             self._calibrate()
         if self.sensors is None or len(self._stamps) < 2:
             return []
@@ -227,16 +229,19 @@ class WindowStream:
         return None if self._first is None else self._first // self._stride
 
     def _calibrate(self) -> None:
-        stamps, values = self._stamps, self._values
-        if not len(stamps) or stamps[-1] - stamps[0] < self._calibration:
+        stamps, end = self._stamps, self._since + round(self._calibration)
+        first = (self._since <= stamps) & (stamps <= end)  # however many came at once
+        self._since = int(stamps[stamps > end].min(initial=stamps[-1]))  # or behind an outage
+        if first.sum() < 4:
             return
-        first = stamps <= stamps[0] + self._calibration  # however many came at once
-        time, values = (stamps[first] - stamps[0]) / SECOND, values[first]
-        own = (values[:, 3 * k : 3 * k + 3] for k in range(len(COLUMNS)))
+        time, values = (stamps[first] - end) / SECOND, self._values[first]
+        own: dict[str, Any] = dict(zip(COLUMNS, np.hsplit(values, len(COLUMNS)), strict=True))
         derived = {name: both[first] for name, both in self._derived.items()}
-        signals = ContactSignals(time, **dict(zip(COLUMNS, own, strict=True)), derived=derived)
+        signals = ContactSignals(time, **own, derived=derived)
         noise = noise_of(signals, self._settings.length)
-        self.sensors = OriginSensors(self._session, noise, float(np.median(np.diff(time))))
+        sensors = OriginSensors(noise, usual_step(time))
+        self.sensors = self.sensors or sensors
+        self._untold.append(sensors.numbers)
 
     def _completed(self, step: float) -> list[tuple[int, Array]]:
         if self._next is None:
@@ -246,7 +251,8 @@ class WindowStream:
         while int(self._stamps[-1]) + round(0.5 * step * SECOND) >= self._end(self._next):
             row = self._window(self._next, step)
             if row is not None:
-                made.append((self._next, row))
+                told = self._untold.pop(0) if self._untold else np.zeros(0)
+                made.append((self._next, np.append(row, told)))
                 self._next += 1
                 continue
             # On to the first window behind the hole: outages may be long.
@@ -263,7 +269,8 @@ class WindowStream:
         begin, end = number * self._stride, self._end(number)
         i, j = np.searchsorted(self._stamps, (begin, end))
         inside = self._stamps[i:j]
-        most = 2.5 * step * SECOND  # a hole, across which no window goes
+        # a hole, across which no window goes; samples that are late leave none that a window sees
+        most = max(2.5 * step * SECOND, 0.05 * self._length)
         edges = np.concatenate([[begin], inside, [end]])
         if len(inside) < 4 or np.diff(edges).max() > most:
             return None
@@ -287,7 +294,10 @@ class WindowStream:
 
     def _trim(self) -> None:
         if self._next is not None:
-            i = int(np.searchsorted(self._stamps, self._next * self._stride))
+            begin = self._next * self._stride
+            if self._calibration < np.inf:
+                begin = min(begin, self._since)
+            i = int(np.searchsorted(self._stamps, begin))
             keep = max(min(i, len(self._stamps) - 1) - 1, 0)
             self._stamps, self._values = self._stamps[keep:], self._values[keep:]
             self._derived = {name: both[keep:] for name, both in self._derived.items()}
@@ -311,10 +321,10 @@ def windows_of(
     made = []
     for signals in team:
         works = ~np.any(list(signals.repeated().values()), axis=0)
-        omega, step = signals.angular_velocity[works], float(np.median(np.diff(signals.time)))
+        omega, step = signals.angular_velocity[works], usual_step(signals.time)
         own = noise or noise_of(signals, settings.length)
         second = omega.T @ omega / max(len(omega), 1) - own.angular_velocity**2 * np.eye(3)
-        sensors = OriginSensors(0, own, step)
+        sensors = OriginSensors(own, step)
         part = signals.part(works)
         rows = dict(WindowStream(settings, sensors).add(part))
         if signals.behind:  # windows of the wrench are then later ones of the same weights

@@ -18,16 +18,16 @@ from heft.arrays import Array
 from heft.information import Graph
 
 from .replication import ABSENT, LATEST, MOST_WINDOWS, WIDTH, WindowMessage
-from .signals import OriginSensors, SensorNoise
 from .window_stream import WindowSettings
 
-VERSION = 1
+VERSION = 2
 LARGEST = 64 * 1024  # bytes of a message
 HEADER = struct.Struct("<4sBBH8sQHH")  # name, version, 0, sender, team, session, origins, windows
-ORIGIN = struct.Struct("<HHqqqQ6d")  # origin, flags, have, first, ended, session, noise, step
+ORIGIN = struct.Struct("<HHqqq")  # origin, flags, have, first, ended
 WINDOW = struct.Struct("<HHq")  # origin, flags, number; then the window, unless it is absent
+SENSORS = 6  # numbers behind a window that says what its origin's sensors are: noise, step
 NAME = b"heft"
-ENDED, SENSORS, ABSENCE = 1, 2, 1  # flags
+ENDED, ABSENCE, SAYS = 1, 1, 2  # flags, of an origin and of a window
 
 
 class BadMessage(ValueError):
@@ -54,15 +54,12 @@ def encoded(message: WindowMessage, sender: int, team: bytes) -> bytes:
     head = (NAME, VERSION, 0, sender, team, message.session, len(origins), len(message.windows))
     parts = [HEADER.pack(*head)]
     for o in origins:
-        stated, end = message.sensors.get(o), message.ended.get(o)
-        flags = ENDED * (end is not None) + SENSORS * (stated is not None)
-        noise = (0.0,) * 6 if stated is None else (*vars(stated.noise).values(), stated.step)
-        since = stated.session if stated else 0
-        numbers = (message.have[o], message.first.get(o, 0), end or 0, since)
-        parts.append(ORIGIN.pack(o, flags, *numbers, *noise))
+        end = message.ended.get(o)
+        numbers = (message.have[o], message.first.get(o, 0), end or 0)
+        parts.append(ORIGIN.pack(o, ENDED * (end is not None), *numbers))
     for o, number, row in message.windows:
         absent = bool(np.isnan(row[0]))
-        parts.append(WINDOW.pack(o, ABSENCE * absent, number))
+        parts.append(WINDOW.pack(o, ABSENCE * absent + SAYS * (len(row) > WIDTH), number))
         if not absent:
             parts.append(np.asarray(row, dtype="<f8").tobytes())
     return b"".join(parts)
@@ -93,37 +90,27 @@ def decoded(data: bytes, sender: int, team: bytes, robots: int) -> WindowMessage
     at = HEADER.size + origins * ORIGIN.size
     if len(data) < at + windows * WINDOW.size:
         raise BadMessage("it is cut short")
-    have, ended, first, sensors = _origins(data, origins, robots)
-    return WindowMessage(have, _windows(data, at, windows, robots), ended, first, sensors, session)
+    have, ended, first = _origins(data, origins, robots)
+    return WindowMessage(have, _windows(data, at, windows, robots), ended, first, session)
 
 
 Numbers = dict[int, int]  # by origin
 
 
-def _origins(
-    data: bytes, count: int, robots: int
-) -> tuple[Numbers, Numbers, Numbers, dict[int, OriginSensors]]:
-    """Return what a message has, which origins have ended, where they begin, and their sensors."""
+def _origins(data: bytes, count: int, robots: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Return what a message has, which origins have ended, and where they begin."""
     have, ended, first = Numbers(), Numbers(), Numbers()
-    sensors: dict[int, OriginSensors] = {}
     before = -1
     for k in range(count):
-        fields = ORIGIN.unpack_from(data, HEADER.size + k * ORIGIN.size)
-        o, flags, have[o], first[o], end, session, *noise, step = fields
-        if not before < o < robots or flags & ~(ENDED | SENSORS):
+        o, flags, have[o], first[o], end = ORIGIN.unpack_from(data, HEADER.size + k * ORIGIN.size)
+        if not before < o < robots or flags & ~ENDED:
             raise BadMessage("its origins are none")
         if not 0 <= first[o] <= have[o] <= LATEST or not 0 <= end <= LATEST:
             raise BadMessage("its numbers are none")
         if flags & ENDED:
             ended[o] = end
-        if flags & SENSORS:
-            if not all(0.0 <= s <= 1e6 for s in noise):  # no NaN either
-                raise BadMessage("its noise is none")
-            if not 1e-5 <= step <= 0.1:  # [s]
-                raise BadMessage("its rate is none")
-            sensors[o] = OriginSensors(session, SensorNoise(*noise), step)
         before = o
-    return have, ended, first, sensors
+    return have, ended, first
 
 
 def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, int, Array], ...]:
@@ -133,16 +120,19 @@ def _windows(data: bytes, at: int, count: int, robots: int) -> tuple[tuple[int, 
             raise BadMessage("it is cut short")
         o, flags, number = WINDOW.unpack_from(data, at)
         at += WINDOW.size
-        if o >= robots or not 0 <= number <= LATEST or flags & ~ABSENCE:
+        if o >= robots or not 0 <= number <= LATEST or flags not in (0, ABSENCE, SAYS):
             raise BadMessage("a window is none")
         row = ABSENT
-        if not flags & ABSENCE:
-            if len(data) < at + 8 * WIDTH:
+        if flags != ABSENCE:
+            width = WIDTH + SENSORS * (flags == SAYS)
+            if len(data) < at + 8 * width:
                 raise BadMessage("it is cut short")
-            row = np.frombuffer(data, "<f8", WIDTH, at).astype(float)
-            at += 8 * WIDTH
+            row = np.frombuffer(data, "<f8", width, at).astype(float)
+            at += 8 * width
             if not float(np.abs(row).max()) <= 1e7:  # in SI units; no NaN either
                 raise BadMessage("a window's numbers are none")
+            if flags == SAYS and not (row[WIDTH:].min() >= 0.0 and 1e-5 <= row[-1] <= 0.1):  # [s]
+                raise BadMessage("its noise or rate is none")
         entries.append((o, number, row))
     if at != len(data):
         raise BadMessage("it is longer than it says")

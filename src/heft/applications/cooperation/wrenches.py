@@ -104,6 +104,15 @@ def wrench_delays(
     return offsets
 
 
+def same_delays(
+    one: Mapping[int, ClockOffset], other: Mapping[int, ClockOffset], share: float
+) -> bool:
+    """Return whether delays are of the same robots, and alike to a share of their deviations."""
+    return one.keys() == other.keys() and all(
+        abs(delay.offset - one[k].offset) < share * delay.std for k, delay in other.items()
+    )
+
+
 def likeliest_axes(
     parts: Sequence[Windows], poses: Sequence[Pose], space: Space
 ) -> list[tuple[tuple[int, ...], Array]]:
