@@ -1,8 +1,8 @@
 """Least squares of all channels' torque under one hypothesis, weighted by what each leaves over.
 
 Channels share the bodies' parameters and each has friction of its own. Their sums of squares stand,
-so a fit takes as long however many rows there are. The system of all unknowns is factored in one
-order, bodies first: which friction must be set to zero is then a question of the friction alone.
+so a fit takes as long however many rows there are. The system of a limb's unknowns is factored in
+one order, bodies first: which friction must be set to zero is then a question of the friction alone.
 """
 
 from __future__ import annotations
@@ -95,11 +95,27 @@ def _least(A, x, signed, bodies):  # type: ignore[no-untyped-def]
 
 
 @reassociated
+def _limbs(columns, counts, size):  # type: ignore[no-untyped-def]
+    """Return the first of the unknowns that channels connect each unknown with, shape (size,)."""
+    first, changed = np.arange(size), True
+    while changed:
+        changed = False
+        for c in range(len(counts)):
+            own = columns[c, : counts[c]]
+            least = np.min(first[own]) if len(own) else 0
+            for i in own:
+                changed = changed or first[i] != least
+                first[i] = least
+    return first
+
+
+@reassociated
 def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
     sums, columns, counts, torque, scale, memory, floor, rows = channels
     precision, start, signed, tail, bodies = prior
     ridge, likelihood = precision.copy(), np.inf
+    limbs = _limbs(columns, counts, len(start))
     for _ in range(rounds):
         A = np.diag(ridge)
         values[:] = ridge * start
@@ -116,7 +132,14 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
             A[i, : i + 1] *= unit[i] * unit[: i + 1]
             A[i, i] += ROUNDING
         values *= unit
-        _least(A, values, signed, bodies)
+        for first in np.unique(limbs):
+            own = np.flatnonzero(limbs == first)
+            part, right = np.zeros((len(own), len(own))), values[own]
+            for a in range(len(own)):
+                for b in range(a + 1):
+                    part[a, b] = A[own[a], own[b]]
+            _least(part, right, signed[own], np.searchsorted(own, bodies))
+            values[own] = right
         values *= unit
         for first in range(0, bodies, TEN):
             ten = slice(first, first + TEN)
