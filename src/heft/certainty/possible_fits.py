@@ -174,7 +174,8 @@ class PossibleFits:
 
     centre: Array  # a point u of the set, scaled by the cone's metric, shape (n,)
     metric: Array  # `x = metric @ u` beside what is eliminated, shape (N, n)
-    rows: Array  # rows of unit variance on u in the identified directions, shape (r, n)
+    # rows of unit variance on u in the identified directions, as stairs, shape (r, n)
+    rows: Array
     rest: Array  # their misfit at the centre, shape (r,)
     radius: float  # largest norm of the misfit [standard deviations]
     links: int  # number of links
@@ -243,8 +244,7 @@ class PossibleFits:
         fits = PossibleFits(
             centre,
             metric[:, ~free],
-            singular[telling, None] * right[telling],
-            inside[telling],
+            *stairs(singular[telling, None] * right[telling], inside[telling]),
             float(np.sqrt(energy)),
             len(space.groups),
             constraints.measured(metric).part(np.flatnonzero(~free)),
@@ -317,8 +317,8 @@ class PossibleFits:
             or (~signs).sum() > len(self.rows)
         ):
             return self
-        rows, right = stairs(self.rows, self.rest + self.rows @ self.centre)
-        rows, right = np.vstack([rows, limits.rows[~signs]]), np.append(right, limits.least[~signs])
+        rows = np.vstack([self.rows, limits.rows[~signs]])
+        right = np.append(self.rest + self.rows @ self.centre, limits.least[~signs])
         cone = FitsCone(self.links, rows, right, int((~signs).sum()), self.radius)
         support = SupportFunction.of(cone, self.centre)
         if support is None:

@@ -80,6 +80,10 @@ def plain(value: object) -> Any:
 
     Of a dataclass fields that are None are left out, and texts that are empty by default.
     """
+    if type(value) is float:  # most values are leaves
+        return value if math.isfinite(value) else None
+    if value is None or type(value) in (str, int, bool):
+        return value
     if is_dataclass(value):
         own = {f: getattr(value, f.name) for f in fields(value)}
         return {
@@ -93,7 +97,7 @@ def plain(value: object) -> Any:
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return value
 
 
 def json_text(value: object) -> str:

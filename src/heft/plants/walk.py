@@ -161,7 +161,7 @@ class Walk(Sampler):
     def limbed_rows(self) -> int:
         """Number of samples both of whose sides may be in memory at once, without known zeros."""
         room = SHARED_BYTES // (16 * max(len(self.plant.labels), 1))
-        return int(np.clip(room, 512, SHARED_ROWS))
+        return int(np.clip(room, 512, 2_048))  # of more, memory asked for anew takes longer
 
     @property
     def has_explicit_rows(self) -> bool:

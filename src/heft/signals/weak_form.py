@@ -148,22 +148,25 @@ class Windows:
         place = (time - start) / self.length - 0.5
         inside = np.clip(place, -0.5, 0.5)
         steps = np.diff(place)
-        middle = 0.5 * (inside[:, 1:] + inside[:, :-1])
         width = np.diff(inside)
-        # Means of φ·length and of its integral Φ over each interval between samples. Differences
-        # of antiderivatives would cancel; these products do not.
+        # Means of φ·length and of its integral Φ over each interval between samples, of which few
+        # are in a window. Differences of antiderivatives would cancel; these products do not.
+        seen = np.nonzero(width)
+        within, middle = width[seen], 0.5 * (inside[:, 1:] + inside[:, :-1])[seen]
         phi, integral = np.ones_like(middle), middle + 0.5
         for j, c in enumerate(self.harmonics, 1):
-            damped = c * np.sinc(j * width)
+            damped = c * np.sinc(j * within)
             angle = (2.0 * np.pi * j) * middle
             phi += damped * np.cos(angle)
             integral += damped * np.sin(angle) / (2.0 * np.pi * j)
+        share = within / steps[seen]  # less than 1 where a window begins or ends between samples
+        means = np.zeros_like(width)
+        means[seen] = phi * (share / self.length)
         behind = np.maximum(place[:, 1:], 0.5) - np.maximum(place[:, :-1], 0.5)
-        share = width / steps  # less than 1 where a window begins or ends between samples
-        phi *= share / self.length
-        integral = integral * share + behind / steps
+        behind /= steps
+        behind[seen] += integral * share
         # A sample's hat function rises over the interval before and falls over the one behind.
-        return np.diff(integral, prepend=0.0, append=1.0), np.diff(phi, prepend=0.0, append=0.0)
+        return np.diff(behind, prepend=0.0, append=1.0), np.diff(means, prepend=0.0, append=0.0)
 
 
 @dataclass(frozen=True)

@@ -250,6 +250,7 @@ def settings_of(link: Link, mode: str) -> dict[str, Any]:
         "scouting/gossip/multihop": False,
         "adminspace/enabled": False,
         "transport/link/rx/max_message_size": LARGEST,
+        "transport/shared_memory/enabled": False,  # 16 MB or more of each, for messages of kB
     }
     if link.certificates is not None:
         own = link.certificates

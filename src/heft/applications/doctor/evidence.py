@@ -231,8 +231,8 @@ class Regressor:
 class Rows(Regressor):
     """Regressor of a motion, and its sums of squares with torque as it lies to it in time."""
 
-    # of `[Y τ₁ … τ_joints]`, padded, shape (channels, K, K); τᵀ Y in rows of torques
-    sums: Array
+    sums: Array  # of `[Y τ₁ … τ_joints]`; see `Channels`
+    torques: int  # number of joints
 
     def channels(
         self, torque: Sequence[int], scale: Array, memory: Array, floor: Array, rows: int
@@ -243,7 +243,8 @@ class Rows(Regressor):
         for own, at in zip(columns, self.columns, strict=True):
             own[: len(at)] = at
         return Channels(
-            self.sums, columns, counts, np.array(torque), scale, memory, floor, float(rows)
+            *(self.sums, columns, counts, np.array(torque), scale, memory, floor, float(rows)),
+            self.torques,
         )
 
 
@@ -363,14 +364,14 @@ class Evidence:
 
     def rows(self, regressor: Regressor, effort: Array) -> Rows:
         """Return the rows of a motion with torque aligned in time with it, shape (n, joints)."""
-        widest = max(len(y) for y in regressor.regressors) + effort.shape[1]
-        sums, torques = np.zeros((len(regressor.regressors), widest, widest)), effort.T @ effort
-        for own, y in zip(sums, regressor.regressors, strict=True):
-            count, every = len(y), len(y) + len(torques)
+        squares, torques = [], effort.T @ effort
+        for y in regressor.regressors:
+            own, count = np.zeros((len(y) + len(torques),) * 2), len(y)
             own[:count, :count] = y @ y.T
-            own[count:every, :count] = effort.T @ y.T
-            own[count:every, count:every] = torques
-        return Rows(**vars(regressor), sums=sums)
+            own[count:, :count] = effort.T @ y.T
+            own[count:, count:] = torques
+            squares.append(own.ravel())
+        return Rows(**vars(regressor), sums=np.concatenate(squares), torques=len(torques))
 
     def _channel(
         self, channel: int, bodies: Array, drives: Array, own: Array

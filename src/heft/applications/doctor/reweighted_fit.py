@@ -1,8 +1,8 @@
 """Least squares of all channels' torque under one hypothesis, weighted by what each leaves over.
 
 Channels share the bodies' parameters and each has friction of its own. Their sums of squares stand,
-so a fit takes as long however many rows there are. The system of all unknowns is factored in one
-order, bodies first: which friction must be set to zero is then a question of the friction alone.
+so a fit takes as long however many rows there are. Each limb's unknowns are factored in one order,
+bodies first: which friction must be set to zero is then a question of the friction alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ ATTEMPTS = 4  # times that friction which comes out negative is set to zero
 class Channels(NamedTuple):
     """Sums of products of m channels' rows, and the torque that they are fitted to."""
 
-    # of `[Y τ₁ … τ_joints]` of each channel, padded, shape (m, K, K); τᵀ Y in the torques' rows
+    # of `[Y τ₁ … τ_joints]` of each channel, squares of their own sizes one behind the other; τᵀ Y
+    # in the torques' rows
     sums: Array
     columns: NDArray[np.int64]  # which unknowns a channel's columns are, padded, shape (m, K)
     counts: NDArray[np.int64]  # how many columns a channel has, shape (m,)
@@ -34,6 +35,7 @@ class Channels(NamedTuple):
     memory: Array  # rows that add as much as one, shape (m,)
     floor: Array  # smallest root mean square residual, shape (m,)
     rows: float  # of each channel
+    torques: int  # number of joints' torques in the sums
 
 
 class Prior(NamedTuple):
@@ -95,28 +97,60 @@ def _least(A, x, signed, bodies):  # type: ignore[no-untyped-def]
 
 
 @reassociated
+def _square(sums, start, size):  # type: ignore[no-untyped-def]
+    """Return the sums of one channel, shape (size, size)."""
+    return sums[start : start + size * size].reshape(size, size)
+
+
+@reassociated
+def _limbs(columns, counts, size):  # type: ignore[no-untyped-def]
+    """Return the first of the unknowns that channels connect each unknown with, shape (size,)."""
+    first, changed = np.arange(size), True
+    while changed:
+        changed = False
+        for c in range(len(counts)):
+            own = columns[c, : counts[c]]
+            least = np.min(first[own]) if len(own) else 0
+            for i in own:
+                changed = changed or first[i] != least
+                first[i] = least
+    return first
+
+
+@reassociated
 def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
-    sums, columns, counts, torque, scale, memory, floor, rows = channels
+    sums, columns, counts, torque, scale, memory, floor, rows, torques = channels
+    sizes = (counts + torques) ** 2
+    starts = np.cumsum(sizes) - sizes
     precision, start, signed, tail, bodies = prior
     ridge, likelihood = precision.copy(), np.inf
+    limbs = _limbs(columns, counts, len(start))
     for _ in range(rounds):
         A = np.diag(ridge)
         values[:] = ridge * start
         for c in range(len(counts)):
             weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
-            right = weight * scale[c] * sums[c, counts[c] + torque[c]]
+            products = _square(sums, starts[c], counts[c] + torques)
+            right = weight * scale[c] * products[counts[c] + torque[c]]
             for a in range(counts[c]):
                 i = columns[c, a]
                 values[i] += right[a]
                 for b in range(a + 1):  # columns ascend
-                    A[i, columns[c, b]] += weight * sums[c, a, b]
+                    A[i, columns[c, b]] += weight * products[a, b]
         unit = 1.0 / np.sqrt(np.diag(A))
         for i in range(len(unit)):
             A[i, : i + 1] *= unit[i] * unit[: i + 1]
             A[i, i] += ROUNDING
         values *= unit
-        _least(A, values, signed, bodies)
+        for first in np.unique(limbs):
+            own = np.flatnonzero(limbs == first)
+            part, right = np.zeros((len(own), len(own))), values[own]
+            for a in range(len(own)):
+                for b in range(a + 1):
+                    part[a, b] = A[own[a], own[b]]
+            _least(part, right, signed[own], np.searchsorted(own, bodies))
+            values[own] = right
         values *= unit
         for first in range(0, bodies, TEN):
             ten = slice(first, first + TEN)
@@ -124,7 +158,8 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
             ridge[ten] = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
         likelihood = 0.0
         for c in range(len(counts)):
-            products, right = sums[c], counts[c] + torque[c]
+            products = _square(sums, starts[c], counts[c] + torques)
+            right = counts[c] + torque[c]
             own = values[columns[c, : counts[c]]]
             rest = scale[c] ** 2 * products[right, right]
             for a in range(counts[c]):
@@ -168,8 +203,8 @@ def fitted(
 def warm_up() -> None:
     """Call the compiled function once, so that it is compiled and cached."""
     one, none = np.ones(1), np.zeros(1, dtype=np.int64)
-    sums, columns = np.ones((1, 2, 2)), np.zeros((1, 2), dtype=np.int64)
-    channels = Channels(sums, columns, none + 1, none, one, one, one, 1.0)
+    sums, columns = np.ones(4), np.zeros((1, 2), dtype=np.int64)
+    channels = Channels(sums, columns, none + 1, none, one, one, one, 1.0, 1)
     prior = Prior(one, one, np.zeros(1, dtype=bool), 4.0, 0)
     fitted(channels, prior, one, 1)
 
