@@ -152,7 +152,7 @@ def by_position(logs: Mapping[int, Sequence[ServoLog]], told: Mapping[int, Any])
             yield at_most(f"{words}: position missed at gain {g}", mean, "°", MISSED_POSITION)
 
 
-@benchmark({"GAINS": (100, 200), "LOGS": 3, "TOGETHER": (1,)})
+@benchmark({"GAINS": (100, 200), "LOGS": 4, "TOGETHER": (1,)})
 def main() -> Iterator[Row]:
     """Yield the rows."""
     folder = Path(data_folder()).parent / "servo" / "xl330"

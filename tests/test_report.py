@@ -132,6 +132,21 @@ def test_every_base_parameter_is_there_with_its_interval(
         assert f"<td>{row[3]}</td>" in text
         low, high = (float(v) for v in row[3].split(" … "))
         assert low < entry["value"] < high
+        assert row[5] == f"{entry['correlation']:+.2f} {entry['closest']}" and row[5] in text
+
+
+def test_the_closest_base_parameter_leaves_least_to_its_own_line(found: Identification) -> None:
+    """A share 1 − ρ² of a variance is left where the other is known; no other leaves less."""
+    told, expressions = found.estimate.parameters, list(found.problem.base.expressions())
+    entries, C = base_entries(found), told.covariance
+    assert C is not None
+    shown = [expressions.index(e["expression"]) for e in entries]
+    for k, entry in zip(shown, entries, strict=True):
+        left = {j: (C[k, k] - C[k, j] ** 2 / C[j, j]) / C[k, k] for j in shown if j != k}
+        partner = told.labels.names.index(entry["closest"])
+        assert partner == min(left, key=left.__getitem__)
+        assert left[partner] == pytest.approx(1.0 - entry["correlation"] ** 2, abs=1e-9)
+        assert np.sign(C[k, partner]) == np.sign(entry["correlation"])
 
 
 def test_the_command_makes_it_again(found: Identification) -> None:

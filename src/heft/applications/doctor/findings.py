@@ -77,10 +77,11 @@ class Physics:
     @cached_property
     def _of_scores(self) -> tuple[Finding, ...]:
         """What the residual shows that the model does not hold."""
-        loads, scores = self.settings.loads, self.settings.scores
-        if self.explained.total > self.settings.physics.other_robot_share:
-            return ()
-        return tuple(score_test.findings(*self._fit, loads, scores))
+        loads, scores, limits = self.settings.loads, self.settings.scores, self.settings.physics
+        found = tuple(score_test.findings(*self._fit, loads, scores))
+        if self.explained.total > limits.other_robot_share:  # of a robot that is another one
+            return tuple(f for f in found if f.evidence["share"] > limits.mostly_explained)
+        return found
 
     def _sure(self, evidence: float, others: Sequence[float]) -> float:
         """Return the probability of a cause, by its evidence and what is left unexplained."""

@@ -253,5 +253,8 @@ def base(contract: Contract) -> Table:
             spread = "dropped" if std == 0.0 == value else f"±{std:.2g}"
             spread += ", anew" if e.get("anew") and spread != "dropped" else ""
             ends = [rounded(value + s * NORMAL * std, std) for s in (-1, 1)]
-        rows.append([e["expression"], rounded(value, std), spread, " … ".join(ends), e["unit"]])
-    return Table("", ("base parameter", "value", "±", "95 %", "unit"), rows, sums=True)
+        closest = f"{e['correlation']:+.2f} {e['closest']}" if "closest" in e else "–"
+        size, between = rounded(value, std), " … ".join(ends)
+        rows.append([e["expression"], size, spread, between, e["unit"], closest])
+    head = ("base parameter", "value", "±", "95 %", "unit", "most correlated with")
+    return Table("", head, rows, sums=True)

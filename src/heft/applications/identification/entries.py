@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from heft.arrays import Array
 from heft.dynamics import FRICTION, Drive, steady
 from heft.estimators import Stated, stated_numbers
 from heft.fit import NORMAL, Bodies, columns_called, gain_columns, of_rows
@@ -224,6 +226,10 @@ def base_entries(result: Identification) -> list[dict[str, Any]]:
         for d, t in robot.drive_columns
         if any(own.dictionary for own in robot.drives[d].terms) and t.nonnegative and not t.inertial
     }
+    names, shown = parameters.labels.names, np.zeros(len(parameters.values), dtype=bool)
+    for k, name in enumerate(names):
+        shown[k] = name not in inside and name not in gains
+    partner, correlation = _closest(parameters.covariance, shown)
     return [
         {
             "expression": expression,
@@ -231,18 +237,41 @@ def base_entries(result: Identification) -> list[dict[str, Any]]:
             "std": float(std),
             "unit": unit,
             "relative_std": float(abs(std / value)) if value else None,
-            **({"anew": name in anew} if anew else {}),
+            **({"anew": names[k] in anew} if anew else {}),
+            **(
+                {"closest": names[partner[k]], "correlation": float(correlation[k])}
+                if correlation[k]
+                else {}
+            ),
         }
-        for name, expression, value, std, unit in zip(
-            parameters.labels.names,
-            result.problem.base.expressions(),
-            parameters.values,
-            parameters.std,
-            parameters.labels.units,
-            strict=True,
+        for k, (expression, value, std, unit) in enumerate(
+            zip(
+                result.problem.base.expressions(),
+                parameters.values,
+                parameters.std,
+                parameters.labels.units,
+                strict=True,
+            )
         )
-        if name not in inside and name not in gains
+        if shown[k]
     ]
+
+
+def _closest(covariance: Array | None, shown: NDArray[np.bool_]) -> tuple[NDArray[np.intp], Array]:
+    """Return which of those shown each parameter is correlated most with, and by how much.
+
+    The correlation is 0 where there is none to tell.
+    """
+    count = len(shown)
+    if covariance is None:
+        return np.zeros(count, dtype=np.intp), np.zeros(count)
+    std = np.sqrt(np.diag(covariance))
+    told = shown & np.isfinite(std) & (std > 0.0)
+    inverse = np.divide(1.0, std, out=np.zeros(count), where=told)
+    matrix = np.where(np.outer(told, told), covariance, 0.0) * np.outer(inverse, inverse)
+    np.fill_diagonal(matrix, 0.0)
+    partner = np.argmax(np.abs(matrix), axis=1)
+    return partner, matrix[np.arange(count), partner]
 
 
 def estimated_anew(result: Identification) -> set[str]:
