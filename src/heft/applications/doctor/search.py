@@ -688,7 +688,7 @@ def unit_of(search: Search, start: Correction) -> float:
     fit, least = search.hypotheses.settle(start), settings.proposals.file_explains_most
     sizes, share = torque_over_file_of(search.hypotheses, fit, least)
     common = float(np.median(sizes))
-    is_off = share > 0.5 and abs(np.log(common)) > settings.acceptance.log_unit
+    is_off = share >= 0.5 and abs(np.log(common)) > settings.acceptance.log_unit
     return 1.0 / common if is_off else 1.0
 
 
