@@ -113,6 +113,7 @@ def test_gains_that_a_motion_hardly_tells_are_not_stated() -> None:
     assert all(made.causes[0].deviations[j] > 0.15 for j in step.untold)
     assert not any(found.robot.joints[j] in said.about for j in step.untold)
     assert "hardly tells that of" in said.message
+    assert not said.lines  # to paste
 
 
 def test_a_zero_off_by_three_degrees_is_found_where_gravity_tells_it() -> None:

@@ -425,7 +425,9 @@ class TorqueGain(CorrectionStep):
     is_factor = True
     is_continuous = True
     values: tuple[float, ...] = ()  # factor of each of its joints
-    untold: tuple[int, ...] = ()  # those of its joints whose factor the motion hardly tells
+    untold: tuple[
+        int, ...
+    ] = ()  # those of its joints whose factor the motion hardly tells: no map is stated
 
     @property
     def told(self) -> tuple[int, ...]:
@@ -477,7 +479,7 @@ class TorqueGain(CorrectionStep):
             "are rated?"
             if len(by_joint) > 1
             else "look at its gear ratio, gain and unit",
-            {"map": log.lines(log.effort, "scale", by_joint, 1.0)},
+            {} if self.untold else {"map": log.lines(log.effort, "scale", by_joint, 1.0)},
         )
 
 

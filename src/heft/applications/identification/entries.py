@@ -226,9 +226,8 @@ def base_entries(result: Identification) -> list[dict[str, Any]]:
         for d, t in robot.drive_columns
         if any(own.dictionary for own in robot.drives[d].terms) and t.nonnegative and not t.inertial
     }
-    names, shown = parameters.labels.names, np.zeros(len(parameters.values), dtype=bool)
-    for k, name in enumerate(names):
-        shown[k] = name not in inside and name not in gains
+    names = parameters.labels.names
+    shown = np.array([n not in inside and n not in gains for n in names], dtype=bool)
     partner, correlation = _closest(parameters.covariance, shown)
     return [
         {
