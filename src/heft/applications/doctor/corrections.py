@@ -425,9 +425,7 @@ class TorqueGain(CorrectionStep):
     is_factor = True
     is_continuous = True
     values: tuple[float, ...] = ()  # factor of each of its joints
-    untold: tuple[
-        int, ...
-    ] = ()  # those of its joints whose factor the motion hardly tells: no map is stated
+    untold: tuple[int, ...] = ()  # those that the motion hardly tells: no map is stated
 
     @property
     def told(self) -> tuple[int, ...]:
