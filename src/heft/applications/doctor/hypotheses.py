@@ -421,20 +421,25 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
     last = last_body(hypotheses, thresholds)
     if last is None:
         return None
-    unknowns, measured = hypotheses.unknowns, _measured(hypotheses)
+    unknowns, measured = hypotheses.unknowns, measured_bodies(hypotheses)
     plain = replace(fit.correction, carrying=None)
     fit = hypotheses.fit(plain, fit.sigma)
     freed = hypotheses.fit(replace(plain, carrying=last), fit.sigma)
     far = hypotheses.far(hypotheses.ridge(plain), fit.values)
-    others = float(np.median(np.delete(far, last)[np.delete(measured, last)]))
+    others = np.delete(far, last)[np.delete(measured, last)]
     file, freed_mass = (_mass(hypotheses, u, last) for u in (unknowns.start, freed.values))
     moving = sum(_mass(hypotheses, unknowns.start, int(b)) for b in np.flatnonzero(measured))
     made = ToolFound(
-        last, freed_mass - file, fit.objective - freed.objective, far[last] / max(others, 1.0)
+        last,
+        freed_mass - file,
+        fit.objective - freed.objective,
+        far[last] / max(float(np.median(others)), 1.0),
     )
+    # F(2, 2k): that of k + 1 bodies which are off alike the last one is as far from the others
+    chance = (1.0 + made.strain / len(others)) ** -len(others)
     is_sure = (
         made.evidence > thresholds.evidence
-        and made.strain > thresholds.strain
+        and chance < thresholds.chance
         and made.mass > thresholds.share * file
         and made.mass > thresholds.moving_share * moving
     )
@@ -443,13 +448,13 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
 
 def last_body(hypotheses: Hypotheses, thresholds: LoadThresholds) -> int | None:
     """Return the index of the deepest body; None if it is not alone or too few are measured."""
-    tree, measured = hypotheses.evidence.robot.tree, _measured(hypotheses)
+    tree, measured = hypotheses.evidence.robot.tree, measured_bodies(hypotheses)
     depth = np.where(measured, tree.ancestry.sum(axis=0), 0)
     alone = np.sum(depth == depth.max()) == 1 and np.sum(measured) >= thresholds.least_bodies
     return int(np.argmax(depth)) if alone else None
 
 
-def _measured(hypotheses: Hypotheses) -> NDArray[np.bool_]:
+def measured_bodies(hypotheses: Hypotheses) -> NDArray[np.bool_]:
     """Return which bodies act on a measured joint, shape (bodies,)."""
     evidence = hypotheses.evidence
     return np.asarray(evidence.robot.tree.ancestry[list(evidence.channels)].any(axis=0))

@@ -23,7 +23,7 @@ from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.information import PARAMETER_COUNT, Finding, Severity, inertia
 
-from .hypotheses import Fit, Hypotheses, last_body
+from .hypotheses import Fit, Hypotheses, last_body, measured_bodies
 from .settings import LoadThresholds, ScoreThresholds
 
 RIPPLE, SPRING, WINDUP = "ripple", "spring", "gear that gives way"  # names of findings
@@ -238,6 +238,7 @@ def candidates(
     if last is not None:
         tens = robot.nominal()[: hypotheses.unknowns.bodies].reshape(-1, PARAMETER_COUNT)
         mass, center = float(tens[last, 0]), tens[last, 1:4]
+        moving = float(np.sum(tens[measured_bodies(hypotheses), 0]))
         heavier = inertia.from_body(1.0, center / mass if mass else center, np.zeros((3, 3)))
         motion = kernels.motion_of(robot.tree, np.array(fit.correction.gravity), q, v, a)
         torques = []
@@ -253,7 +254,7 @@ def candidates(
                 np.array(torques) * (time >= begin),
                 "from {place:.3g} s on it carries {size:+.2g} kg",
                 "identify what is before and behind as logs of their own",
-                thresholds.load,
+                max(thresholds.load, thresholds.load_share * moving),
                 z=thresholds.load_z,
                 severity="spoils",
                 place=float(begin),

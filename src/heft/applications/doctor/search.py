@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TypeGuard
 
 import numpy as np
@@ -284,9 +285,27 @@ class Judge:
                 if gains[k] < self.least_evidence(step, without[k].correction)
                 or not self.is_worth(step, without[k], best)
             ]
-            if not weak:
+            if weak:
+                kept.pop(min(weak, key=lambda k: gains[k]))
+                continue
+            vain = next(
+                (p for p in combinations(kept, 2) if self._is_vain(start, kept, p, best)), ()
+            )
+            if not vain:
                 return self._explained(start, kept, without, best)
-            kept.pop(min(weak, key=lambda k: gains[k]))
+            kept = [s for s in kept if s not in vain]
+
+    def _is_vain(
+        self,
+        start: Correction,
+        steps: Sequence[CorrectionStep],
+        pair: Sequence[CorrectionStep],
+        best: Fit,
+    ) -> bool:
+        """Return whether two steps undo one another, as signs of positions and of torques do."""
+        fit = self.hypotheses.fit(combined(start, [s for s in steps if s not in pair]))
+        least = sum(self.least_evidence(step, fit.correction) for step in pair)
+        return fit.objective - best.objective < least
 
     def _unbound(
         self, start: Correction, steps: Sequence[CorrectionStep], step: CorrectionStep

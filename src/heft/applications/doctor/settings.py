@@ -235,7 +235,7 @@ class ScoreThresholds:
     ripple_z: float = 6.0  # least score of a ripple over its deviation: many are asked
     ripple_share: float = 0.08  # least share of the weighted residual's sum of squares of one
     spring_share: float = 0.04  # the same of a spring, which poses hardly tell from gravity
-    load_z: float = 5.0  # least score of a load's four numbers
+    load_z: float = 6.5  # least score of a load's four numbers: many times are asked
     visible: float = 3e-3  # least torque explained over all torque, both rms
     least_seen: float = 1e-3  # share of a torque that the columns must leave, rms
     block_s: float = 0.5  # duration of a block [s]
@@ -243,6 +243,7 @@ class ScoreThresholds:
     most: int = 5  # findings
     trend: float = 0.08  # least change of friction through a log
     load: float = 0.1  # least change of a load [kg]
+    load_share: float = 0.02  # least change of a load over the mass of all measured bodies
     windup_rad: float = 1e-3  # least torsion of a gear under 95 % of its torque [rad]
     begins: int = 39  # times at which a load may change
     slow_hz: float = 3.0  # cutoff of the torque that winds a gear up: noise is faster [Hz]
@@ -258,10 +259,10 @@ class LoadThresholds:
 
     least_bodies: int = 3  # number of measured bodies, at least, for one of them to be told apart
     evidence: float = 30.0  # least evidence that the last body is not the file's
-    # least distance of the last body from the file, over the median of the others
-    strain: float = 5.0
+    # largest chance that a last body, off as the others are, is as far from the file
+    chance: float = 0.005
     share: float = 0.5  # least mass of a tool over that of the last body in the file
-    moving_share: float = 0.075  # least mass of a tool over that of all measured bodies in the file
+    moving_share: float = 0.02  # least mass of a tool over that of all measured bodies in the file
     # share of friction and rotors in a joint's torque above which there is some
     most_friction: float = 0.1
     usual_friction: float = 0.02  # the same of half the joints
