@@ -50,8 +50,8 @@ def experiment(seed: int) -> tuple[Robot, str, Recording, Recording]:
     truth = true_robot(ARMS["six joints"], rng, "simple")
     frame = truth.robot.bodies_links[-1].name
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng), truth.robot.options)
-    empty = log(truth, 15.0, 200.0, rng, noise=0.01)
-    loaded = log(carrying(truth, frame, LOAD), 15.0, 200.0, rng, noise=0.01)
+    empty = log(truth, 8.0, 125.0, rng, noise=0.01)
+    loaded = log(carrying(truth, frame, LOAD), 8.0, 125.0, rng, noise=0.01)
     return guess, frame, empty, loaded
 
 
