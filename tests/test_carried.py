@@ -175,7 +175,7 @@ def test_friction_that_fell_before_the_load_came_weighs_nothing() -> None:
     warm = {k: v * (0.62 if "viscous" in k else 1.0) for k, v in truth.drives.items()}
     held = carrying(truth, frame, LOAD)
     empty, loaded, later = (
-        log(t, 15.0, 200.0, rng, noise=0.01) for t in (truth, replace(held, drives=warm), held)
+        log(t, 8.0, 125.0, rng, noise=0.01) for t in (truth, replace(held, drives=warm), held)
     )
     for run, changed in ((loaded, True), (later, False)):
         found = WeighCarried(frame, settings=SETTINGS).fit(guess, [empty], [run])

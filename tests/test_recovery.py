@@ -21,7 +21,7 @@ def errors(arm: str, seed: int) -> list[tuple[str, float, float, float]]:
     rng = np.random.default_rng(seed)
     truth = true_robot(ARMS[arm], rng)
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
-    found = identify(guess, [log(truth, 20.0, 200.0, rng)])
+    found = identify(guess, [log(truth, 20.0, 100.0, rng)])
     entries = {p["name"]: p for p in to_json(found)["parameters"]}
     rows = []
     for link in truth.robot.bodies_links:
@@ -47,7 +47,7 @@ def test_what_the_data_cannot_tell_stays_with_the_model_file() -> None:
     rng = np.random.default_rng(3)
     truth = true_robot(ARMS["six joints"], rng)
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
-    found = identify(guess, [log(truth, 20.0, 200.0, rng)])
+    found = identify(guess, [log(truth, 20.0, 100.0, rng)])
     entries = {p["name"]: p for p in to_json(found)["parameters"]}
     first = guess.bodies_links[0]  # turns about the vertical: its mass never shows
     mass = entries[f"{first.name}.mass"]
@@ -60,7 +60,7 @@ def test_friction_and_rotor_inertia_are_found() -> None:
     rng = np.random.default_rng(1)
     truth = true_robot(ARMS["six joints"], rng)
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
-    found = identify(guess, [log(truth, 30.0, 200.0, rng)])
+    found = identify(guess, [log(truth, 30.0, 100.0, rng)])
     simple = found.simple
     for name, value in truth.drives.items():
         if name.endswith(("viscous", "coulomb")):
@@ -74,9 +74,9 @@ def test_a_longer_log_leaves_less_to_the_prior() -> None:
     truth = true_robot(ARMS["six joints"], rng)
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
     scores = []
-    held = log(truth, 20.0, 200.0, np.random.default_rng(9), noise=0.0, name="held out")
+    held = log(truth, 20.0, 100.0, np.random.default_rng(9), noise=0.0, name="held out")
     for duration in (5.0, 40.0):
-        found = identify(guess, [log(truth, duration, 200.0, np.random.default_rng(4))], [held])
+        found = identify(guess, [log(truth, duration, 100.0, np.random.default_rng(4))], [held])
         scores.append(next(s.total for s in found.validation if s.filter_hz is not None))
     assert scores[1] < scores[0]
     assert scores[1] < 0.01  # noise of 2 % averaged away; what is left is the filter's
