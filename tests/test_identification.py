@@ -224,7 +224,7 @@ def late(delay: float) -> tuple[Robot, Recording]:
     rng = np.random.default_rng(0)
     truth = true_robot(ARMS["six joints"], rng)
     guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng))
-    return guess, log(truth, 20.0, RATE, rng, delay=delay)
+    return guess, log(truth, 12.0, RATE, rng, delay=delay)
 
 
 @pytest.mark.parametrize("delay", [-0.004, 0.015])
@@ -518,7 +518,7 @@ def test_strict_intervals_hold_the_truth_whatever_the_file_says(tmp_path: Path) 
         rng = np.random.default_rng(seed)
         truth = true_robot(ARMS["six joints"], rng)
         guess = Robot.from_urdf_text(wrong_prior(truth.robot, rng, 0.5))
-        found = identify(guess, [log(truth, 20.0, RATE, rng)], settings=Settings(STILL))
+        found = identify(guess, [log(truth, 10.0, RATE, rng)], settings=Settings(STILL))
         results.write(found, tmp_path / str(seed))
         estimate = json.loads((tmp_path / str(seed) / "estimate.json").read_text())
         entries = {p["name"]: p for p in estimate["parameters"]}
