@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification import contract, next_motion, report
+from heft.applications.identification import contract, load, next_motion, report
 from heft.applications.identification.entries import base_entries, parameter_entries
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.inputs import identify
@@ -41,6 +41,13 @@ def written(found: Identification, tmp_path_factory: pytest.TempPathFactory) -> 
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(report.html(found), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def out(found: Identification, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return its folder."""
+    write(found, folder := tmp_path_factory.mktemp("found") / "out")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -241,8 +248,8 @@ def test_measured_torque_is_drawn_over_predicted_and_both_are_seen(
         page = seen.page
         page.wait_for_function(f"({PALETTE})().measured > 0")  # drawn, on a busy machine later
         shown = page.evaluate(PALETTE)
-    assert shown["roles"] == ["before", "residual", "predicted", "measured"]
-    assert shown["kinds"] == ["dashed", "line", "broad", "line"]
+    assert shown["roles"] == ["predicted", "after", "before", "residual", "predicted", "measured"]
+    assert shown["kinds"] == ["band", "band", "dashed", "line", "broad", "line"]
     # The colour of the line on top is there unmixed, that of the broad one beside it.
     assert shown["measured"] > 300 and shown["bluish"] > 1000
 
@@ -292,6 +299,24 @@ def test_what_the_model_file_predicts_is_the_curve_that_its_error_is_of(
         smooth = filtered(curve.time, both, step, errors.written.filter_hz)
         size, error = np.linalg.norm(smooth, axis=0)
         assert error / size == pytest.approx(errors.written.per_joint[curve.name], rel=1e-3)
+
+
+def test_the_band_is_the_deviation_that_predict_states(found: Identification, out: Path) -> None:
+    predicted = load(out).predict(DEMO / "run2.parquet")
+    trace = found.traces[1]
+    some, start = trace.moments, trace.curves[0].time[0]
+    assert np.isin(some.time, predicted.time).all() and len(some.time) > 400
+    at = np.searchsorted(predicted.time, some.time)
+    for k, plot in enumerate(report._plots_of_torque(found, 0, trace)):
+        about, beside = plot.series[:2]
+        assert np.array_equal(about.y, plot.series[-2].y) and not np.any(beside.y - beside.minus)
+        stated = np.interp(about.x + start, some.time, 1.96 * predicted.std[at, k])
+        # before its first reversal within the band's rows a drive has gone as far as nobody knows
+        reversed_ = some.time[1:][np.diff(np.sign(some.velocity[:, k])) != 0.0][0] - start
+        for band in (about, beside):
+            known = band.x > reversed_
+            assert known.sum() > 0.8 * len(known)
+            assert band.reach[known] == pytest.approx(stated[known], rel=1e-5)
 
 
 def test_a_held_out_part_of_a_fitted_file_is_shown_as_held_out(found: Identification) -> None:

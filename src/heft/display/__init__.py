@@ -7,7 +7,7 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from . import animation, page, verdict
     from .text import rounded, split_sum, table
-    from .curves import Curve, Stretch, Trace, Tracer
+    from .curves import Curve, Stretch, Trace, Tracer, moments
     from .scene import bones, ellipsoid, ends, placed
     from .templates import policy_of, render
     from .page import Body, Plot, Scene, Series, Table, over_time

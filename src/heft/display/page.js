@@ -63,7 +63,9 @@
       this.every = spec.series.map((s) => {
         const own = arrays[s.y];
         const values = s.minus === null ? own : own.map((v, k) => v - arrays[s.minus][k]);
-        return { ...s, x: arrays[s.x].map(x), y: values.map(y), low: s.low === null ? null : arrays[s.low].map(y) };
+        const reach = s.reach === null ? null : arrays[s.reach];  // bands have linear axes
+        const edges = reach ? { y: values.map((v, k) => v + reach[k]), low: values.map((v, k) => v - reach[k]) } : {};
+        return { ...s, x: arrays[s.x].map(x), y: values.map(y), ...edges };
       });
       let low = Infinity, high = -Infinity;
       for (const s of this.every) for (const v of s.x) { if (v < low) low = v; if (v > high) high = v; }
@@ -76,7 +78,10 @@
       this.view.plots.push(this);
       this.listen();
     }
-    get series() { return this.every.filter((s) => !hidden.has(s.role)); }
+    get series() {
+      const some = this.spec.group.startsWith("time");  // what boxes are about
+      return this.every.filter((s) => !(some && hidden.has(s.role)));
+    }
     together(change) { change(this.view); this.view.plots.forEach((p) => p.draw()); }
     range() {
       let low = Infinity, high = -Infinity;
@@ -141,10 +146,13 @@
         for (let k = 0; k < s.x.length; k++) pen.fillRect(px(s.x[k]) - 1, py(s.y[k]) - 1, 2, 2);
       } else if (s.kind === "band") {
         pen.globalAlpha = 0.22;
-        pen.beginPath();
-        for (let k = 0; k < s.x.length; k++) pen.lineTo(px(s.x[k]), py(s.y[k]));
-        for (let k = s.x.length - 1; k >= 0; k--) pen.lineTo(px(s.x[k]), py(s.low[k]));
-        pen.fill();
+        for (let a = 0, b = 0; a < s.x.length; a = b + 1) {  // from gap to gap
+          for (b = a; b < s.x.length && isFinite(s.y[b]); b++);
+          pen.beginPath();
+          for (let k = a; k < b; k++) pen.lineTo(px(s.x[k]), py(s.y[k]));
+          for (let k = b - 1; k >= a; k--) pen.lineTo(px(s.x[k]), py(s.low[k]));
+          pen.fill();
+        }
       } else {
         let first = 0, last = s.x.length - 1;
         while (first < last && !(s.x[first + 1] >= from)) first++;
@@ -393,8 +401,12 @@
     const spec = content.drawings[Number(figure.dataset.drawing)];
     all.push(figure.classList.contains("scene") ? new Scene(figure, spec) : new Plot(figure, spec, groups));
   }
-  for (const box of document.querySelectorAll("input[data-role]")) {
-    const set = () => { hidden[box.checked ? "delete" : "add"](box.dataset.role); repaint(); };
+  for (const box of document.querySelectorAll("[data-role], [data-hides]")) {
+    const { role, hides } = box.dataset;
+    const set = () => {
+      for (const one of (role || hides).split(" ")) hidden[box.checked === !!role ? "delete" : "add"](one);
+      repaint();
+    };
     box.addEventListener("change", set);
     set();
   }

@@ -28,14 +28,14 @@ class Series:
 
     name: str  # as the reader sees it
     role: str  # its colour: a variable of the style sheet, such as `measured`
-    # x, y: shape (n,); NaN breaks a curve. Of a band, y is the upper edge
+    # x, y: shape (n,); NaN breaks a curve. Of a band, y is its middle
     x: Array
     y: Array
     # how it is drawn; a broad line is pale, so that a line over it shows beside it
     kind: Kind = "line"
     # subtracted from y by the page, for residuals that need no room of their own
     minus: Array | None = None
-    low: Array | None = None  # lower edge of a band
+    reach: Array | None = None  # from a band's middle to either edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,10 @@ class Plot:
         for s in self.series:
             y = s.y if s.minus is None else s.y - s.minus
             if (kept := np.isfinite(y) & np.isfinite(s.x)).any():
-                x, high, low = s.x[kept], y[kept], (y if s.low is None else s.low)[kept]
+                x, y, reach = s.x[kept], y[kept], 0.0 if s.reach is None else s.reach[kept]
+                low, high = y - reach, y + reach
                 a, b = np.argmin(low), np.argmax(high)
-                shown = (low[a], x[a], high[b], x[b], np.mean(high + low) / 2.0)
+                shown = (low[a], x[a], high[b], x[b], np.mean(y))
                 rows.append([s.name, *(f"{v:.4g}" for v in shown)])
         head = ("curve", "least", "at", "greatest", "at", "mean")
         return Table(f"{self.y_label} over {self.x_label}".strip(), head, rows)
@@ -129,7 +130,7 @@ class Drawings:
 
     def _plot(self, plot: Plot) -> dict[str, Any]:
         series = [
-            {**vars(s), **{k: self._place(getattr(s, k)) for k in ("x", "y", "minus", "low")}}
+            {**vars(s), **{k: self._place(getattr(s, k)) for k in ("x", "y", "minus", "reach")}}
             for s in plot.series
         ]
         own = {k: v for k, v in vars(plot).items() if k != "title"}  # which stands above it

@@ -332,15 +332,7 @@ def _convergence(identified: IdentifiedFlyer) -> Iterator[Plot]:
     for name, (values, std) in made.numbers.items():
         final = identified.result.load.numbers[name].value
         curves = (
-            Series(
-                "± 2 σ",
-                "predicted",
-                made.time,
-                values + 2.0 * std,
-                "band",
-                None,
-                values - 2.0 * std,
-            ),
+            Series("± 2 σ", "predicted", made.time, values, "band", reach=2.0 * std),
             Series("estimate", "predicted", made.time, values),
             Series("in the end", "measured", made.time[[0, -1]], np.full(2, final), kind="dashed"),
         )

@@ -17,6 +17,7 @@ import numpy as np
 
 from heft import __version__
 from heft.applications.inputs import check_command, stated
+from heft.arrays import Array
 from heft.display import (
     Body,
     Plot,
@@ -353,13 +354,12 @@ def _plots_of_friction(result: Identification) -> Iterator[Plot]:
             ),
             np.zeros(len(velocity)),
         )
-        reach = NORMAL * std
         series = [
             Series("data", "data", s.velocity, s.effort, "points")  # under everything else
             for s in data
         ]
         series += [
-            Series("95 %", "predicted", velocity, effort + reach, "band", low=effort - reach),
+            Series("95 %", "predicted", velocity, effort, "band", reach=NORMAL * std),
             Series("simple", "simple", velocity, plain, "dashed"),
             Series("full", "predicted", velocity, effort),
         ]
@@ -375,13 +375,32 @@ def _plots_of_friction(result: Identification) -> Iterator[Plot]:
 
 def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Iterator[Plot]:
     drawn = min(len(result.traces), DRAWN_LOGS) * len(trace.curves)
+    reach = _reach(result, trace)
     for c, curve in enumerate(trace.curves):
         unit = _unit(result, curve.name)
         title = f"{curve.name}: rms {_rms_error(trace, c, unit)}"
         label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-        # 100 000 points over all curves of a page, of twenty-two bytes each: it has 3 MB at most
-        shown, start = curve.thinned(100_000 // drawn), float(trace.curves[0].time[0])
-        yield over_time(shown, start, title, f"time {number}", label)
+        # 90 000 points over all curves of a page, of 27 bytes each: it has 3 MB at most
+        shown, start = curve.thinned(90_000 // drawn), float(trace.curves[0].time[0])
+        bands: list[Series] = []
+        if curve.name in reach:
+            wide = np.interp(shown.time, trace.moments.time, reach[curve.name])
+            middle = (shown.time - start, shown.predicted)
+            bands += [
+                Series("predicted, 95 %", "predicted", *middle, "band", reach=wide),
+                Series("residual, 95 %", "after", *middle, "band", shown.predicted, wide),
+            ]
+        yield over_time(shown, start, title, f"time {number}", label, *bands)
+
+
+def _reach(result: Identification, trace: Trace) -> dict[str, Array]:
+    """Return what 95 % of torque keeps within about its prediction, by joint, at the `moments`."""
+    robot, some = result.problem.plant.robot, trace.moments
+    if not some.variance.size:
+        return {}
+    velocity = some.velocity @ robot.drives.ratios
+    std = result.deviation.in_all(robot, some.variance.T, velocity, some.distance)
+    return {c: NORMAL * s for c, s in zip(robot.channels, std, strict=True) if np.isfinite(s).all()}
 
 
 def _rms_error(trace: Trace, channel: int, unit: str) -> str:
@@ -408,7 +427,9 @@ def spectra(trace: Trace, units: Mapping[str, str], group: str, prefix: str = ""
 def _scene(result: Identification) -> Scene:
     """Return the robot as a log found it, with the links' inertia before and after."""
     robot = result.problem.plant.robot
-    pose = result.traces[0].pose if result.traces else np.zeros(len(robot.channels))
+    pose = np.zeros(len(robot.channels))
+    if result.traces:
+        pose = result.traces[0].moments.position[0]
     poses = body_poses(robot.tree, pose)
     bodies = []
     for k, link in enumerate(robot.bodies_links):
