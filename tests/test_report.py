@@ -26,6 +26,7 @@ from heft.estimators import ESTIMATORS, Essential, FromInformation
 from heft.fit.checks import JOINTS
 from heft.fit.scores import filtered
 from heft.fit.settings import Settings
+from heft.recordings import Recording
 from tests.browser import browser, opened
 
 
@@ -317,6 +318,63 @@ def test_the_band_is_the_deviation_that_predict_states(found: Identification, ou
             known = band.x > reversed_
             assert known.sum() > 0.8 * len(known)
             assert band.reach[known] == pytest.approx(stated[known], rel=1e-5)
+
+
+def test_the_robot_is_played_as_the_held_out_log_moved_it_beside_its_torques(
+    found: Identification,
+) -> None:
+    pinocchio = pytest.importorskip("pinocchio")
+    model = pinocchio.buildModelFromUrdf(str(DEMO / "arm.urdf"))
+    log = Recording.open(DEMO / "run2.parquet")
+    names = [f"{kind}.{j}" for kind in ("q", "tau") for j in model.names[1:]]
+    whole = log.in_memory(names).whole(names)
+    q, tau = np.split(whole.values, 2, axis=1)
+    shown, first = report._scene(found), found.traces[1].moments.time[0]
+    assert not shown.plays and len(shown.time) > 150 and np.diff(shown.time).max() < 0.06
+    joints, kinds = shown.torques
+    assert list(joints) == list(model.names[1:])
+    for k in range(0, len(shown.time), 20):
+        now = shown.time[k] + first
+        at = np.array([np.interp(now, whole.time, x) for x in q.T])
+        data = model.createData()
+        pinocchio.forwardKinematics(model, data, at)
+        places = np.array([data.oMi[j].translation for j in range(1, model.njoints)])
+        far = np.linalg.norm(shown.points[k][:, None] - places, axis=2).min(axis=0)
+        assert far.max() < 0.01  # [m], of half a metre: what the low-pass leaves out
+        for c, curve in enumerate(found.traces[1].curves):
+            most = np.abs(curve.measured).max()
+            j = list(model.names[1:]).index(curve.name)
+            measured = np.interp(now, whole.time, tau[:, j]) / most
+            assert kinds["measured"][k, c] == pytest.approx(measured, abs=1e-6)
+    off = [np.abs(kinds[name] - kinds["measured"]).mean() for name in ("before", "after")]
+    assert off[1] < 0.2 * off[0]
+
+
+def test_the_played_robot_waits_for_the_reader_and_stops_when_asked(
+    written: Path, chromium: object
+) -> None:
+    context = chromium.new_context(viewport={"width": 1000, "height": 800})  # motion is welcome
+    page = context.new_page()
+    page.goto(written.as_uri())
+    button, said = page.locator(".player button"), page.locator(".player output")
+    page.wait_for_timeout(300)
+    assert (button.inner_text(), said.inner_text()) == ("Play", "0.00 s")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "() => parseFloat(document.querySelector('.player output').textContent) > 0.2"
+    )
+    assert button.inner_text() == "Pause"
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(100)
+    stopped = said.inner_text()
+    page.wait_for_timeout(200)
+    assert (button.inner_text(), said.inner_text()) == ("Play", stopped)
+    page.locator(".player input").fill("3.5")
+    assert said.inner_text() == "3.50 s"
+    page.emulate_media(media="print")
+    assert not button.is_visible() and page.locator("figure.scene canvas").is_visible()
+    context.close()
 
 
 def test_a_held_out_part_of_a_fitted_file_is_shown_as_held_out(found: Identification) -> None:

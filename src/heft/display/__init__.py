@@ -6,10 +6,11 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from . import animation, page, verdict
+    from .animation import Sticks, solids
     from .text import rounded, split_sum, table
     from .curves import Curve, Stretch, Trace, Tracer, moments
-    from .scene import bones, ellipsoid, ends, placed
+    from .scene import Body, bones, ellipsoid, ends, placed
     from .templates import policy_of, render
-    from .page import Body, Plot, Scene, Series, Table, over_time
+    from .page import Plot, Series, Table, over_time
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,11 +19,13 @@ from heft.errors import InvalidSetting
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
 
-from .scene import ends
+from .scene import Body, ends
 from .templates import JSON, render
 
 FRAMES_PER_SECOND = 40.0
 DIGITS = 4  # behind the point, of places in m
+EYE = np.array([0.62, -0.78, 0.0]) / np.hypot(0.62, 0.78)  # where the reader of a scene is
+STILL = np.zeros(1)  # times of one frame [s]
 ASIDE = np.array([1.0, 0.7, 0.5])  # where the reader is, if nothing says better
 
 
@@ -65,48 +67,97 @@ def page(robot: Robot, motion: Played, title: str = "") -> str:
 class Sticks:
     """A figure of lines between points that move: F frames of n points."""
 
-    name: str  # heads a page without a title
-    time: Array  # from zero on, increasing, shape (F,) [s]
+    title: str  # above it
+    time: Array  # from zero on, increasing, shape (F,) [s]; of one frame nothing moves
     points: Array  # shape (F, n, 3) [m]
     # first and last point of each; those of an axis with their colour, or `thin`
     lines: Sequence[tuple[int | str, ...]]
     # points that are drawn as masses, with their size from 0 to 1
     masses: Sequence[tuple[int, float]]
     view: Array  # axes of the picture as rows: right, up, towards the reader, shape (3, 3)
-    trace: int  # the point whose last second is drawn
+    trace: int | None  # the point whose last second is drawn
     # drawn throughout, shape (m, 3) [m]
     path: Array = field(default_factory=lambda: np.empty((0, 3)))
     # stretches of the path, first place and that behind the last
     marked: Sequence[tuple[int, int]] = ()
+    # drawn as ellipsoids: the last points are each one's centre and its three semi-axes' ends
+    bodies: Sequence[Body] = ()
+    pitch: float = 0.0  # from how far above it is seen [rad]
+    plays: bool = True  # by itself, unless the reader's system asks for less motion
+    # of each joint, by name, and of each colour's role: drawn as bars, shape (F, joints) [1]
+    torques: tuple[Sequence[str], Mapping[str, Array]] | None = None
 
-    def shown(self, title: str = "") -> dict[str, object]:
-        """Return what the templates show: `name`, `caption`, `title`, `end` and `motion`."""
+    @property
+    def content(self) -> dict[str, object]:
+        """What the script draws."""
         places = np.round(self.points, DIGITS)
         path = np.round(self.path, DIGITS)
         every = np.vstack([places.reshape(-1, 3), path])
         middle = 0.5 * (every.min(axis=0) + every.max(axis=0))
-        reach = float(np.linalg.norm(every - middle, axis=1).max())
-        content: dict[str, object] = {
+        count = self.points.shape[1]
+        starts = range(count - 4 * len(self.bodies), count, 4)
+        bars = None
+        if self.torques is not None:
+            names, kinds = self.torques
+            listed = [[role, np.round(values, 3).tolist()] for role, values in kinds.items()]
+            bars = {"names": names, "kinds": listed}
+        return {
             "time": np.round(self.time, 4).tolist(),
             "points": places.tolist(),
             "lines": list(self.lines),
             "masses": [[k, round(share, 3)] for k, share in self.masses],
             "view": np.round(self.view, 6).tolist(),
             "middle": np.round(middle, DIGITS).tolist(),
-            "reach": max(reach, 10.0**-DIGITS),
+            "pitch": self.pitch,
+            "plays": self.plays,
+            "torques": bars,
             "trace": self.trace,
             "path": path.tolist(),
             "marked": list(self.marked),
+            "bodies": [
+                {"first": k, "name": b.name, "role": b.role, "seen": round(b.seen, 3)}
+                for k, b in zip(starts, self.bodies, strict=True)
+            ],
         }
+
+    def shown(self, title: str = "") -> dict[str, object]:
+        """Return what the templates show: `name`, `caption`, `title`, `end` and `motion`."""
+        content = self.content
         # Of what it shows, so that several figures in one notebook do not share a name.
         text = json.dumps(content, **JSON) + title
         return {
             "name": "motion-" + hashlib.sha256(text.encode()).hexdigest()[:12],
             "caption": title,
-            "title": title or self.name,
+            "title": title or self.title,
             "end": f"{self.time[-1]:.3f}",
             "motion": content,
         }
+
+
+def solids(
+    title: str,
+    bones: Array,
+    bodies: Sequence[Body],
+    time: Array = STILL,
+    torques: tuple[Sequence[str], Mapping[str, Array]] | None = None,
+) -> Sticks:
+    """Return lines and ellipsoids in three dimensions, which move only if the reader plays them.
+
+    Args:
+        bones: Shape (n, 6) or (F, n, 6) [m].
+        time: As of `Sticks`, as `torques` is.
+    """
+    frames, count = len(time), bones.shape[-2]
+    points = [np.broadcast_to(bones, (frames, count, 6)).reshape(frames, 2 * count, 3)]
+    for body in bodies:
+        centre = np.broadcast_to(body.centre, (frames, 3))[:, None]
+        points.append(np.concatenate([centre, centre + body.axes], axis=1))
+    lines = [(2 * k, 2 * k + 1) for k in range(count)]
+    view = np.array([[*EYE[1::-1] * [-1.0, 1.0], 0.0], [0.0, 0.0, 1.0], EYE])
+    return Sticks(
+        title, time, np.concatenate(points, axis=1), lines, [], view, None,
+        bodies=bodies, pitch=0.35, plays=False, torques=torques,
+    )  # fmt: skip
 
 
 def sticks(robot: Robot, motion: Played) -> Sticks:

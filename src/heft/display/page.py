@@ -16,6 +16,7 @@ import numpy as np
 
 from heft.arrays import Array
 
+from .animation import Sticks
 from .curves import Curve
 from .templates import render
 
@@ -67,26 +68,6 @@ class Plot:
         return Table(f"{self.y_label} over {self.x_label}".strip(), head, rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Body:
-    """A body of a scene, drawn as an ellipsoid."""
-
-    name: str  # of the link
-    role: Literal["before", "after"]  # `before` or `after`
-    centre: Array  # shape (3,) [m]
-    axes: Array  # semi-axes as rows, shape (3, 3) [m]
-    seen: float  # relative reduction of the prior's variance by the data, 0 to 1
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """A robot in three dimensions."""
-
-    title: str  # above it
-    bones: Array  # from each joint to the next, shape (n, 6) [m]
-    bodies: tuple[Body, ...]  # its links' masses
-
-
 @dataclass(frozen=True)
 class Table:
     """A table of texts."""
@@ -106,14 +87,13 @@ class Drawings:
         self._arrays: dict[bytes, int] = {}
         self._drawings: list[dict[str, Any]] = []
 
-    def add(self, shown: Plot | Scene) -> int:
+    def add(self, shown: Plot | Sticks) -> int:
         """Add the data of a plot or scene; return its index on the page.
 
         Args:
             shown: What is drawn; arrays that were added before are not stored again.
         """
-        drawn = self._plot(shown) if isinstance(shown, Plot) else _scene(shown)
-        self._drawings.append(drawn)
+        self._drawings.append(self._plot(shown) if isinstance(shown, Plot) else shown.content)
         return len(self._drawings) - 1
 
     @property
@@ -166,14 +146,3 @@ def page(template: str, **values: object) -> str:
         values: What it shows by name; `title` is its heading, and that of the window.
     """
     return render(template, drawings=Drawings(), **values)
-
-
-def _scene(scene: Scene) -> dict[str, Any]:
-    def short(values: Array) -> Any:
-        return np.round(values, 5).tolist()
-
-    bodies = [
-        {**vars(b), "centre": short(b.centre), "axes": short(b.axes), "seen": round(b.seen, 3)}
-        for b in scene.bodies
-    ]
-    return {"bones": short(scene.bones), "bodies": bodies}

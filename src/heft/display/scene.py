@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 
 from heft.arrays import Array
-from heft.dynamics import Link, body_poses
-from heft.information import frame_change, inertia
+from heft.dynamics import Link
+from heft.information import inertia
 from heft.models import Robot
 
 SHORTEST = 1e-4  # [m], of a line worth drawing
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A body of a scene, drawn as an ellipsoid, in F frames."""
+
+    name: str  # of the link
+    role: Literal["before", "after"]  # its colour, and the box that hides it
+    centre: Array  # shape (3,) or (F, 3) [m]
+    axes: Array  # semi-axes as rows, shape (3, 3) or (F, 3, 3) [m]
+    seen: float = 1.0  # relative reduction of the prior's variance by the data, 0 to 1
 
 
 def ends(robot: Robot) -> list[tuple[int, Array]]:
@@ -28,33 +42,42 @@ def ends(robot: Robot) -> list[tuple[int, Array]]:
     return points
 
 
-def bones(robot: Robot, position: Array) -> Array:
-    """Return lines from each joint to the next, and to the `ends`, shape (n, 6) [m].
+def bones(robot: Robot, poses: Array) -> Array:
+    """Return lines from each joint to the next, and to the `ends`, shape (..., n, 6) [m].
 
     Args:
-        position: q, shape (channels,) [rad or m].
+        poses: Of the robot's bodies, shape (..., bodies, 4, 4).
     """
-    tree, poses = robot.tree, body_poses(robot.tree, position)
-    lines = [
-        [*(poses[tree.parent[b]][:3, 3] if tree.parent[b] >= 0 else np.zeros(3)), *poses[b][:3, 3]]
-        for b in range(len(tree.names))
+    origins = poses[..., :3, 3]
+    ways = [
+        (origins[..., p, :] if p >= 0 else 0.0 * origins[..., b, :], origins[..., b, :])
+        for b, p in enumerate(robot.tree.parent)
     ]
-    for b, place in ends(robot):
-        lines.append([*poses[b][:3, 3], *(poses[b] @ [*place, 1.0])[:3]])
-    long = [line for line in lines if np.linalg.norm(np.subtract(line[:3], line[3:])) > SHORTEST]
-    return np.array(long, dtype=float).reshape(-1, 6)
+    ways += [
+        (origins[..., b, :], (poses[..., b, :, :] @ [*place, 1.0])[..., :3])
+        for b, place in ends(robot)
+    ]
+    long = [line for line in ways if np.linalg.norm(line[0] - line[1], axis=-1).max() > SHORTEST]
+    lines = np.array([np.concatenate(line, axis=-1) for line in long], dtype=float)
+    return np.moveaxis(lines.reshape(len(long), *poses.shape[:-3], 6), 0, -2)
 
 
 def placed(link: Link, poses: Array, parameters: Array) -> tuple[Array, Array] | None:
     """Return the `ellipsoid` of a body where its link is, in the world.
 
     Args:
-        poses: Of the robot's bodies, shape (bodies, 4, 4).
+        poses: Of the robot's bodies, shape (..., bodies, 4, 4).
         parameters: π in the link's frame, shape (10,) [kg, kg·m, kg·m²].
     """
-    pose, rotation = poses[link.body], poses[link.body][:3, :3] @ link.rotation
-    place = pose[:3, :3] @ link.translation + pose[:3, 3]
-    return ellipsoid(frame_change(rotation, place) @ parameters)
+    shape = ellipsoid(parameters)
+    if shape is None:
+        return None
+    com, axes = shape
+    turned = poses[..., link.body, :3, :3]
+    place = link.translation + link.rotation @ com
+    return turned @ place + poses[..., link.body, :3, 3], axes @ link.rotation.T @ np.swapaxes(
+        turned, -1, -2
+    )
 
 
 def ellipsoid(parameters: Array) -> tuple[Array, Array] | None:

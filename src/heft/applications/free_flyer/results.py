@@ -233,7 +233,7 @@ def page_of(identified: IdentifiedFlyer) -> str:
         methods=_methods(result),
         plots=list(_plots(identified)),
         convergence=[] if poor else list(_convergence(identified)),
-        flight=_sticks(identified).shown(),
+        flight=_sticks(identified),
         saturated=f"{identified.flyer.actuators.saturation(identified.flight.commands):.1%}",
         **verdict.for_page(result.checks),
         version=__version__,

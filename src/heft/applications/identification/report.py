@@ -7,7 +7,7 @@ import math
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -21,14 +21,15 @@ from heft.arrays import Array
 from heft.display import (
     Body,
     Plot,
-    Scene,
     Series,
+    Sticks,
     Table,
     Trace,
     bones,
     over_time,
     page,
     placed,
+    solids,
     table,
     verdict,
 )
@@ -45,6 +46,8 @@ from .results import content, settings_entry
 
 MOST_LINES = 23  # of the terminal report, and two behind it, unless tables are longer
 DRAWN_LOGS = 4
+PLAYED = 15.0  # of the first one's motion at most [s]
+PLAYED_POINTS = 16_000  # of its frames together, of some twenty-one bytes each
 LEGENDS = {  # of tables, by the names of what makes them
     "links": "± is one standard deviation; of a mass it includes the prior's error. “From data” is "
     "the share of the prior's standard deviation that the data removed: at 0% the value is the "
@@ -322,18 +325,23 @@ def next_motion(result: Identification, out: Path) -> str:
 
 def _logs(result: Identification) -> list[dict[str, object]]:
     """Return the plots of each log that is drawn, those that the fit did not see first."""
-    traces = sorted(_traces(result)[:DRAWN_LOGS], key=lambda traced: traced[1])
+    fitted = {id(trace): fitted for trace, fitted in _traces(result)}
     return [
         {
             "name": Path(trace.path).name,
-            "role": "fitted" if fitted else "held out",
+            "role": "fitted" if fitted[id(trace)] else "held out",
             "torque": _plots_of_torque(result, number, trace),
             "spectra": spectra(
                 trace, {c.name: _unit(result, c.name) for c in trace.curves}, f"frequency {number}"
             ),
         }
-        for number, (trace, fitted) in enumerate(traces)
+        for number, trace in enumerate(_drawn(result))
     ]
+
+
+def _drawn(result: Identification) -> list[Trace]:
+    """Return the logs whose curves are drawn, those that the fit did not see first."""
+    return [t for t, _ in sorted(_traces(result)[:DRAWN_LOGS], key=lambda traced: traced[1])]
 
 
 def _plots_of_friction(result: Identification) -> Iterator[Plot]:
@@ -424,23 +432,47 @@ def spectra(trace: Trace, units: Mapping[str, str], group: str, prefix: str = ""
         yield Plot(title, "frequency [Hz]", series, group, log_x=True, log_y=True)
 
 
-def _scene(result: Identification) -> Scene:
-    """Return the robot as a log found it, with the links' inertia before and after."""
+def _scene(result: Identification) -> Sticks:
+    """Return the robot as a log found it, with the links' inertia before and after.
+
+    It moves as in the first of the logs that are drawn, beside the torques that each joint needs.
+    """
     robot = result.problem.plant.robot
-    pose = np.zeros(len(robot.channels))
-    if result.traces:
-        pose = result.traces[0].moments.position[0]
-    poses = body_poses(robot.tree, pose)
+    title = "Masses before and after"
+    time, position, torques = np.zeros(1), np.zeros((1, len(robot.channels))), None
+    links = [(k, link, result.tens[link.name]) for k, link in enumerate(robot.bodies_links)]
+    for trace in _drawn(result)[:1]:
+        start, some = trace.moments.time[0], trace.moments
+        per_frame = 2 * (len(robot.tree.names) + 1) + 8 * len(links)  # points
+        count = max(min(PLAYED_POINTS // per_frame, round(20.0 * PLAYED)), 2)
+        time = np.linspace(0.0, min(some.time[-1] - start, PLAYED), count)
+        position = np.array([np.interp(time + start, some.time, q) for q in some.position.T]).T
+        torques = _bars(trace, time + start)
+        title += (
+            f", as {Path(trace.path).name} moves them; torque by model file, measured, identified"
+        )
+    poses = np.array([body_poses(robot.tree, q) for q in position])
     bodies = []
-    for k, link in enumerate(robot.bodies_links):
+    for k, link, found in links:
         seen = stated_numbers(result.consistent, 10 * k)["mass"].share
-        for role, ten in (("before", link.written), ("after", result.tens[link.name])):
+        for role, ten in (("before", link.written), ("after", found)):
             if role == "before" and not link.given:
                 continue
             shape = placed(link, poses, ten)
             if shape is not None:
                 bodies.append(Body(link.name, role, *shape, seen))  # type: ignore[arg-type]
-    return Scene(f"{robot.name}, masses before and after", bones(robot, pose), tuple(bodies))
+    return solids(title, bones(robot, poses), bodies, time, torques)
+
+
+def _bars(trace: Trace, time: Array) -> tuple[Sequence[str], dict[str, Array]]:
+    """Return each curve's efforts as shares of its largest, for `Sticks.torques`."""
+    kinds: dict[str, list[Array]] = {"before": [], "measured": [], "after": []}
+    for curve in trace.curves:
+        most = max(float(np.nanmax(np.abs(curve.measured))), 1e-300)
+        values = (curve.measured if curve.before is None else curve.before, curve.measured)
+        for kind, shown in zip(kinds.values(), (*values, curve.predicted), strict=True):
+            kind.append(np.clip(np.interp(time, curve.time, shown) / most, -1.1, 1.1))
+    return [c.name for c in trace.curves], {k: np.array(v).T for k, v in kinds.items()}
 
 
 def _unit(result: Identification, channel: str) -> str:
