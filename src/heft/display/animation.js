@@ -4,7 +4,7 @@
   const figure = document.getElementById(id), canvas = figure.querySelector("canvas"), pen = canvas.getContext("2d");
   const button = figure.querySelector("button"), slider = figure.querySelector("[type=range]");
   const output = figure.querySelector("output"), boxes = [...figure.querySelectorAll("[type=checkbox]")];
-  const { time, points, lines, masses, bodies, view, middle, trace, path, marked, torques } = motion;
+  const { time, points, lines, masses, bodies, view, middle, reach, trace, path, marked, torques } = motion;
   const end = time[time.length - 1], home = { yaw: 0, pitch: motion.pitch, zoom: 1 };
   let { yaw, pitch, zoom } = home, moment = 0, last = null;
   let playing = motion.plays && !matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -17,9 +17,6 @@
     return [Math.cos(yaw) * x + Math.sin(yaw) * z, Math.cos(pitch) * y - Math.sin(pitch) * deep,
       Math.sin(pitch) * y + Math.cos(pitch) * deep];
   };
-  // How far it ever reaches from its middle, to the sides and up, as it is first seen.
-  const reach = [...points.flat(), ...path].map(turned).reduce(
-    ([a, b], [x, y]) => [Math.max(a, Math.abs(x)), Math.max(b, Math.abs(y))], [0.05, 0.05]);
   const at = (values, moment) => {  // between frames, of numbers or of lists of them
     let k = 0, above = time.length - 1;
     while (above - k > 1) { const m = (k + above) >> 1; if (time[m] <= moment) k = m; else above = m; }
@@ -107,7 +104,7 @@
     const line = 15, middle = spots.map((s) => s.at[0]).sort((a, b) => a - b)[spots.length >> 1];
     for (const side of ["left", "right"]) {
       const own = spots.filter((s) => (s.at[0] < middle) === (side === "left")).sort((a, b) => a.at[1] - b.at[1]);
-      const room = Math.max(0, height - line * own.length), edge = side === "left" ? 8 : width - 8;
+      const room = Math.max(0, height - (side === "left" ? 80 : 0) - line * own.length), edge = side === "left" ? 8 : width - 8;
       let y = -Infinity;
       pen.textAlign = side; pen.textBaseline = "middle";
       own.forEach((s, k) => {

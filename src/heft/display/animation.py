@@ -23,6 +23,7 @@ from .scene import Body, ends
 from .templates import JSON, render
 
 FRAMES_PER_SECOND = 40.0
+SMALLEST = 0.05  # half of what a canvas shows at least [m]
 DIGITS = 4  # behind the point, of places in m
 EYE = np.array([0.62, -0.78, 0.0]) / np.hypot(0.62, 0.78)  # where the reader of a scene is
 STILL = np.zeros(1)  # times of one frame [s]
@@ -90,12 +91,17 @@ class Sticks:
     @property
     def content(self) -> dict[str, object]:
         """What the script draws."""
-        places = np.round(self.points, DIGITS)
-        path = np.round(self.path, DIGITS)
-        every = np.vstack([places.reshape(-1, 3), path])
+        places, path = np.round(self.points, DIGITS), np.round(self.path, DIGITS)
+        first = places.shape[1] - 4 * len(self.bodies)
+        solid = places[:, first:].reshape(len(places), -1, 4, 3)
+        after = [k for k, body in enumerate(self.bodies) if body.role == "after"]
+        axes = solid[:, after, 1:] - solid[:, after, :1]  # of what is found, to both sides
+        tips = [solid[:, after, :1] + axes, solid[:, after, :1] - axes]
+        parts = [places[:, :first], solid[:, :, 0], *tips, path]
+        every = np.vstack([part.reshape(-1, 3) for part in parts])
         middle = 0.5 * (every.min(axis=0) + every.max(axis=0))
-        count = self.points.shape[1]
-        starts = range(count - 4 * len(self.bodies), count, 4)
+        across, y, z = self.view @ (every - middle).T
+        up = np.cos(self.pitch) * y - np.sin(self.pitch) * z
         bars = None
         if self.torques is not None:
             names, kinds = self.torques
@@ -108,6 +114,8 @@ class Sticks:
             "masses": [[k, round(share, 3)] for k, share in self.masses],
             "view": np.round(self.view, 6).tolist(),
             "middle": np.round(middle, DIGITS).tolist(),
+            # how far it ever reaches from its middle, to the sides and up, as it is first seen
+            "reach": [max(float(np.abs(v).max()), SMALLEST) for v in (across, up)],
             "pitch": self.pitch,
             "plays": self.plays,
             "torques": bars,
@@ -115,8 +123,8 @@ class Sticks:
             "path": path.tolist(),
             "marked": list(self.marked),
             "bodies": [
-                {"first": k, "name": b.name, "role": b.role, "seen": round(b.seen, 3)}
-                for k, b in zip(starts, self.bodies, strict=True)
+                {"first": first + 4 * k, "name": b.name, "role": b.role, "seen": round(b.seen, 3)}
+                for k, b in enumerate(self.bodies)
             ],
         }
 

@@ -388,8 +388,8 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
         unit = _unit(result, curve.name)
         title = f"{curve.name}: rms {_rms_error(trace, c, unit)}"
         label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-        # 90 000 points over all curves of a page, of 27 bytes each: it has 3 MB at most
-        shown, start = curve.thinned(90_000 // drawn), float(trace.curves[0].time[0])
+        # 65 000 points over all curves of a page, of 27 bytes each: it has 3 MB at most
+        shown, start = curve.thinned(65_000 // drawn), float(trace.curves[0].time[0])
         bands: list[Series] = []
         if curve.name in reach:
             wide = np.interp(shown.time, trace.moments.time, reach[curve.name])
