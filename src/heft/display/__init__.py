@@ -6,10 +6,9 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from . import animation, page, verdict
-    from .animation import Sticks, solids
     from .text import rounded, split_sum, table
     from .curves import Curve, Stretch, Trace, Tracer, moments
-    from .scene import Body, bones, ellipsoid, ends, placed
+    from .scene import ASIDE, Body, Sticks, bones, ellipsoid, ends, placed, seen_from, solids
     from .templates import policy_of, render
     from .page import Plot, Series, Table, over_time
 else:

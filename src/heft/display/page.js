@@ -128,7 +128,7 @@
       }
       pen.save();
       pen.beginPath(); pen.rect(left, top, right - left, bottom - top); pen.clip();
-      for (const s of this.series) this.one(pen, s, px, py, right - left);
+      for (const s of this.series) this.one(pen, s, px, py);
       if (cursor !== null) {
         pen.strokeStyle = colour("ink"); pen.globalAlpha = 0.6;
         pen.beginPath(); pen.moveTo(px(cursor), top); pen.lineTo(px(cursor), bottom); pen.stroke();
@@ -140,10 +140,9 @@
       pen.restore();
       this.read();
     }
-    one(pen, s, px, py, columns) {
+    one(pen, s, px, py) {
       pen.strokeStyle = pen.fillStyle = colour(s.role);
       pen.globalAlpha = 1;
-      const { from, to } = this.view;
       if (s.kind === "points") {
         pen.globalAlpha = 0.5;
         for (let k = 0; k < s.x.length; k++) pen.fillRect(px(s.x[k]) - 1, py(s.y[k]) - 1, 2, 2);
@@ -157,33 +156,16 @@
           pen.fill();
         }
       } else {
-        let first = 0, last = s.x.length - 1;
-        while (first < last && !(s.x[first + 1] >= from)) first++;
-        while (last > first && !(s.x[last - 1] <= to)) last--;
         pen.lineWidth = s.kind === "broad" ? 5 : 1.2;
         pen.globalAlpha = s.kind === "broad" ? 0.55 : 1;
         if (s.kind === "dashed") pen.setLineDash([5, 4]);
         pen.beginPath();
-        // One column of the screen shows no more than its first, least, greatest and last value.
-        const dense = last - first > 4 * columns;
-        let column = null, least = 0, most = 0, end = 0, broken = true;
-        const flush = () => {
-          if (column === null) return;
-          pen.lineTo(column, py(least)); pen.lineTo(column, py(most)); pen.lineTo(column, py(end));
-          column = null;
-        };
-        for (let k = first; k <= last; k++) {
-          const v = s.y[k];
-          if (!isFinite(v)) { flush(); broken = true; continue; }
-          const at = dense ? Math.round(px(s.x[k])) : px(s.x[k]);
-          if (broken) { pen.moveTo(at, py(v)); broken = false; }
-          if (!dense) { pen.lineTo(at, py(v)); continue; }
-          if (at !== column) { flush(); pen.lineTo(at, py(v)); column = at; least = most = v; }
-          if (v < least) least = v;
-          if (v > most) most = v;
-          end = v;
+        let broken = true;
+        for (let k = 0; k < s.x.length; k++) {
+          const known = isFinite(s.y[k]);
+          if (known) pen[broken ? "moveTo" : "lineTo"](px(s.x[k]), py(s.y[k]));
+          broken = !known;
         }
-        flush();
         pen.stroke();
         pen.setLineDash([]);
         pen.globalAlpha = 1;

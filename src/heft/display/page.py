@@ -16,8 +16,8 @@ import numpy as np
 
 from heft.arrays import Array
 
-from .animation import Sticks
 from .curves import Curve
+from .scene import Sticks
 from .templates import render
 
 Kind = Literal["line", "broad", "dashed", "points", "band"]

@@ -345,8 +345,8 @@ def plant_scores(
     def part(s: Samples[Any], guess: Array) -> Stretch:
         none = np.zeros((len(s.time), 0))
         some = none[moments(s.index, problem.timelines[s.recording].used)]
-        known = (s.measured, guess[None], guess)
-        return Stretch(s.recording, s.time, s.index, none, none, *known, none, some)
+        efforts = (s.measured, guess[None], guess)
+        return Stretch(s.recording, s.time, s.index, none, none, *efforts, none, some)
 
     def predicted(every: Problem[P]) -> Iterator[Stretch]:
         return _unbroken(every, (part(s, guess) for s, guess in every.predictions(values)))

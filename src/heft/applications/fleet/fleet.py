@@ -669,7 +669,7 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
         "said": _attention(findings),
         "due": findings.due.reasons,
         "joints": joints,
-        "head": [f"{kind} [{' or '.join(found)}]" for kind, found in units.items()],
+        "head": [f"{kind} [{' or '.join(own)}]" for kind, own in units.items()],
     }
 
 

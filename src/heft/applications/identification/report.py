@@ -440,7 +440,7 @@ def _scene(result: Identification) -> Sticks:
     robot = result.problem.plant.robot
     title = "Masses before and after"
     time, position, torques = np.zeros(1), np.zeros((1, len(robot.channels))), None
-    links = [(k, link, result.tens[link.name]) for k, link in enumerate(robot.bodies_links)]
+    links, tens = robot.bodies_links, result.tens
     for trace in _drawn(result)[:1]:
         start, some = trace.moments.time[0], trace.moments
         per_frame = 2 * (len(robot.tree.names) + 1) + 8 * len(links)  # points
@@ -453,9 +453,9 @@ def _scene(result: Identification) -> Sticks:
         )
     poses = np.array([body_poses(robot.tree, q) for q in position])
     bodies = []
-    for k, link, found in links:
+    for k, link in enumerate(links):
         seen = stated_numbers(result.consistent, 10 * k)["mass"].share
-        for role, ten in (("before", link.written), ("after", found)):
+        for role, ten in (("before", link.written), ("after", tens[link.name])):
             if role == "before" and not link.given:
                 continue
             shape = placed(link, poses, ten)
