@@ -350,6 +350,27 @@ def test_the_robot_is_played_as_the_held_out_log_moved_it_beside_its_torques(
     assert off[1] < 0.2 * off[0]
 
 
+def test_of_a_clock_that_was_set_back_the_first_run_is_played_without_a_band(
+    found: Identification,
+) -> None:
+    trace = found.traces[1]
+    half = len(trace.moments.time) // 2
+    start, back = trace.moments.time[0], trace.moments.time[half]
+
+    def reset(time: np.ndarray) -> np.ndarray:
+        return np.where(time < back, time, time - back + start)
+
+    moments = replace(trace.moments, time=reset(trace.moments.time))
+    curves = tuple(replace(c, time=reset(c.time)) for c in trace.curves)
+    again = replace(found, traces=(found.traces[0], replace(trace, moments=moments, curves=curves)))
+    assert report._reach(found, trace) and not report._reach(again, again.traces[1])
+    played, whole = report._scene(again), report._scene(found)
+    assert played.time[-1] == pytest.approx(trace.moments.time[half - 1] - start)
+    same = [np.interp(played.time, whole.time, v) for v in whole.torques[1]["measured"].T]
+    off = played.torques[1]["measured"] - np.array(same).T
+    assert np.sqrt(np.mean(off**2)) < 0.03  # frames are not the same, and torque is noisy
+
+
 def test_the_played_robot_waits_for_the_reader_and_stops_when_asked(
     written: Path, chromium: object
 ) -> None:

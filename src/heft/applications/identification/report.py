@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft import __version__
 from heft.applications.inputs import check_command, stated
@@ -404,7 +405,7 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
 def _reach(result: Identification, trace: Trace) -> dict[str, Array]:
     """Return what 95 % of torque keeps within about its prediction, by joint, at the `moments`."""
     robot, some = result.problem.plant.robot, trace.moments
-    if not some.variance.size:
+    if not some.variance.size or not _first_run(some.time).all():
         return {}
     velocity = some.velocity @ robot.drives.ratios
     std = result.deviation.in_all(robot, some.variance.T, velocity, some.distance)
@@ -441,13 +442,14 @@ def _scene(result: Identification) -> Sticks:
     title = "Masses before and after"
     time, position, torques = np.zeros(1), np.zeros((1, len(robot.channels))), None
     links, tens = robot.bodies_links, result.tens
-    for trace in _drawn(result)[:1]:
-        start, some = trace.moments.time[0], trace.moments
+    for trace in [t for t in _drawn(result) if _first_run(t.moments.time).sum() > 1][:1]:
+        first = _first_run(trace.moments.time)
+        at, moved = trace.moments.time[first], trace.moments.position[first]
         per_frame = 2 * (len(robot.tree.names) + 1) + 8 * len(links)  # points
         count = max(min(PLAYED_POINTS // per_frame, round(20.0 * PLAYED)), 2)
-        time = np.linspace(0.0, min(some.time[-1] - start, PLAYED), count)
-        position = np.array([np.interp(time + start, some.time, q) for q in some.position.T]).T
-        torques = _bars(trace, time + start)
+        time = np.linspace(0.0, min(at[-1] - at[0], PLAYED), count)
+        position = np.array([np.interp(time + at[0], at, q) for q in moved.T]).T
+        torques = _bars(trace, time + at[0])
         title += (
             f", as {Path(trace.path).name} moves them; torque by model file, measured, identified"
         )
@@ -464,6 +466,11 @@ def _scene(result: Identification) -> Sticks:
     return solids(title, bones(robot, poses), bodies, time, torques)
 
 
+def _first_run(time: Array) -> NDArray[np.bool_]:
+    """Return which times come before the clock was set back, if it was, shape (n,)."""
+    return np.asarray(np.cumsum(np.diff(time, prepend=-np.inf) < 0.0) == 0)
+
+
 def _bars(trace: Trace, time: Array) -> tuple[Sequence[str], dict[str, Array]]:
     """Return each curve's efforts as shares of its largest, for `Sticks.torques`."""
     kinds: dict[str, list[Array]] = {"before": [], "measured": [], "after": []}
@@ -471,7 +478,10 @@ def _bars(trace: Trace, time: Array) -> tuple[Sequence[str], dict[str, Array]]:
         most = max(float(np.nanmax(np.abs(curve.measured))), 1e-300)
         values = (curve.measured if curve.before is None else curve.before, curve.measured)
         for kind, shown in zip(kinds.values(), (*values, curve.predicted), strict=True):
-            kind.append(np.clip(np.interp(time, curve.time, shown) / most, -1.1, 1.1))
+            drawn = np.isfinite(curve.time) & np.isfinite(shown)
+            at, share = curve.time[drawn], shown[drawn] / most
+            first = _first_run(at)
+            kind.append(np.clip(np.interp(time, at[first], share[first]), -1.1, 1.1))
     return [c.name for c in trace.curves], {k: np.array(v).T for k, v in kinds.items()}
 
 
