@@ -65,7 +65,7 @@ def identified(seconds: float) -> Identification:
 
 def a_million(found: Identification) -> Identification:
     """Return the same result as of a log of a million samples, with traces as long as that."""
-    from heft.display.curves import Stretch, Tracer
+    from heft.display.curves import Stretch, Tracer, moments
 
     rng, rows, channels = np.random.default_rng(8), MANY, found.problem.channels
     step, size = 1.0 / RATE, len(found.problem.channels)
@@ -78,7 +78,9 @@ def a_million(found: Identification) -> Identification:
         noise = rng.normal(size=wave.shape)
         measured = 20.0 * wave + noise
         index = np.arange(first, first + MANY // 10)
-        tracer.add(Stretch(0, time_, index, wave, wave, measured, 20.0 * wave[None], 18.0 * wave))
+        efforts = (measured, 20.0 * wave[None], 18.0 * wave)
+        rest = (wave[:, :0], wave[moments(index, rows), :0])
+        tracer.add(Stretch(0, time_, index, wave, wave, *efforts, *rest))
     trace = tracer.trace()
     assert trace is not None
     return replace(found, traces=(trace,))

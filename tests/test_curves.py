@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heft.display.curves import CURVE_POINTS, SCATTER_POINTS, Stretch, Tracer, peaks
+from heft.display.curves import CURVE_POINTS, SCATTER_POINTS, Stretch, Tracer, moments, peaks
 from heft.display.scene import bones, ellipsoid
 from heft.dynamics.kinematics import body_poses
 from heft.information import inertia
@@ -48,8 +48,9 @@ def stretch(rng: np.random.Generator, start: float, rows: int, step: float) -> S
     rest = np.cos(time)[:, None]
     predicted = rest + 2.0 * velocity
     return Stretch(
-        0, time, np.arange(rows), velocity, velocity, predicted + noise, predicted[None], rest
-    )
+        0, time, np.arange(rows), velocity, velocity, predicted + noise, predicted[None], rest,
+        rest[:, :0], rest[moments(np.arange(rows), 2 * rows), :0],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("rows", [200, 5000, 300_000])
@@ -104,7 +105,7 @@ def test_a_line_leads_to_each_body_from_the_one_that_carries_it(name: str) -> No
     tree = robot.tree
     position = np.random.default_rng(8).uniform(-2.0, 2.0, len(robot.channels))
     places = np.vstack([body_poses(tree, position)[:, :3, 3], np.zeros(3)])  # the world's last
-    lines, looked = bones(robot, position), 0
+    lines, looked = bones(robot, body_poses(tree, position)), 0
     for body, parent in enumerate(tree.parent):
         line = np.concatenate([places[parent], places[body]])
         if np.linalg.norm(line[:3] - line[3:]) > 1e-3:

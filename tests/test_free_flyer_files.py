@@ -129,7 +129,8 @@ def test_the_page_draws_the_flight_and_asks_nobody(folder: Path, tmp_path: Path)
     saturated = found.flyer.actuators.saturated(found.flight.commands)
     effort = found.flyer.actuators.effort(found.flight.commands)
     assert np.array_equal(saturated, effort >= 0.998) and saturated.any()
-    shown = json.loads(re.search(r'"motion-\w+", (\{.*\})\);</script>', text)[1])
+    numbers = re.search(r'<script type="application/json" id="numbers">(.*)</script>', text)[1]
+    shown = json.loads(numbers)["drawings"][0]
     path = np.array(shown["path"])
     marked = np.zeros(len(path), dtype=bool)
     for a, b in shown["marked"]:

@@ -136,7 +136,7 @@ KINDS = ("report", "compare", "check", "animation", "live")
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_from_outside_are_no_elements(pages: dict[str, str], kind: str) -> None:
     read = Read(pages[kind])
-    own = {"report": 2, "compare": 2, "check": 2, "animation": 1, "live": 2}
+    own = {"report": 3, "compare": 3, "check": 3, "animation": 1, "live": 2}
     assert [t for t, _ in read.elements].count("script") == own[kind]
     assert not {"b", "img"} & {t for t, _ in read.elements}
     assert [t for t, _ in read.elements].count("svg") == (kind == "live")  # the node's own curve
@@ -261,7 +261,8 @@ def test_an_empty_hand_is_shown_as_one() -> None:
 def test_the_table_of_a_plot_has_what_its_curves_show() -> None:
     time = np.array([0.0, 1.0, np.nan, 3.0])
     curve = Series("c", "residual", time, np.array([5.0, 9.0, 70.0, 1.0]), minus=np.full(4, 2.0))
-    band = Series("95 %", "predicted", time, np.array([4.0, 8.0, np.nan, 6.0]), "band", low=-time)
+    middle, reach = np.array([2.0, 3.5, np.nan, 1.5]), np.array([2.0, 4.5, np.nan, 4.5])
+    band = Series("95 %", "predicted", time, middle, "band", reach=reach)
     nothing = Series("none", "data", time, np.full(4, np.nan))
     shown = Plot("a", "time [s]", (curve, band, nothing), "d", "[N·m]").numbers
     assert shown.caption == "[N·m] over time [s]" and shown.rows == [

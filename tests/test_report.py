@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.identification import contract, next_motion, report
+from heft.applications.identification import contract, load, next_motion, report
 from heft.applications.identification.entries import base_entries, parameter_entries
 from heft.applications.identification.identification import Identification
 from heft.applications.identification.inputs import identify
@@ -26,6 +26,7 @@ from heft.estimators import ESTIMATORS, Essential, FromInformation
 from heft.fit.checks import JOINTS
 from heft.fit.scores import filtered
 from heft.fit.settings import Settings
+from heft.recordings import Recording
 from tests.browser import browser, opened
 
 
@@ -41,6 +42,13 @@ def written(found: Identification, tmp_path_factory: pytest.TempPathFactory) -> 
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(report.html(found), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def out(found: Identification, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return its folder."""
+    write(found, folder := tmp_path_factory.mktemp("found") / "out")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -241,8 +249,8 @@ def test_measured_torque_is_drawn_over_predicted_and_both_are_seen(
         page = seen.page
         page.wait_for_function(f"({PALETTE})().measured > 0")  # drawn, on a busy machine later
         shown = page.evaluate(PALETTE)
-    assert shown["roles"] == ["before", "residual", "predicted", "measured"]
-    assert shown["kinds"] == ["dashed", "line", "broad", "line"]
+    assert shown["roles"] == ["predicted", "after", "before", "residual", "predicted", "measured"]
+    assert shown["kinds"] == ["band", "band", "dashed", "line", "broad", "line"]
     # The colour of the line on top is there unmixed, that of the broad one beside it.
     assert shown["measured"] > 300 and shown["bluish"] > 1000
 
@@ -292,6 +300,102 @@ def test_what_the_model_file_predicts_is_the_curve_that_its_error_is_of(
         smooth = filtered(curve.time, both, step, errors.written.filter_hz)
         size, error = np.linalg.norm(smooth, axis=0)
         assert error / size == pytest.approx(errors.written.per_joint[curve.name], rel=1e-3)
+
+
+def test_the_band_is_the_deviation_that_predict_states(found: Identification, out: Path) -> None:
+    predicted = load(out).predict(DEMO / "run2.parquet")
+    trace = found.traces[1]
+    some, start = trace.moments, trace.curves[0].time[0]
+    assert np.isin(some.time, predicted.time).all() and len(some.time) > 400
+    at = np.searchsorted(predicted.time, some.time)
+    for k, plot in enumerate(report._plots_of_torque(found, 0, trace)):
+        about, beside = plot.series[:2]
+        assert np.array_equal(about.y, plot.series[-2].y) and not np.any(beside.y - beside.minus)
+        stated = np.interp(about.x + start, some.time, 1.96 * predicted.std[at, k])
+        # before its first reversal within the band's rows a drive has gone as far as nobody knows
+        reversed_ = some.time[1:][np.diff(np.sign(some.velocity[:, k])) != 0.0][0] - start
+        for band in (about, beside):
+            known = band.x > reversed_
+            assert known.sum() > 0.8 * len(known)
+            assert band.reach[known] == pytest.approx(stated[known], rel=1e-5)
+
+
+def test_the_robot_is_played_as_the_held_out_log_moved_it_beside_its_torques(
+    found: Identification,
+) -> None:
+    pinocchio = pytest.importorskip("pinocchio")
+    model = pinocchio.buildModelFromUrdf(str(DEMO / "arm.urdf"))
+    log = Recording.open(DEMO / "run2.parquet")
+    names = [f"{kind}.{j}" for kind in ("q", "tau") for j in model.names[1:]]
+    whole = log.in_memory(names).whole(names)
+    q, tau = np.split(whole.values, 2, axis=1)
+    shown, first = report._scene(found), found.traces[1].moments.time[0]
+    assert not shown.plays and len(shown.time) > 150 and np.diff(shown.time).max() < 0.06
+    joints, kinds = shown.torques
+    assert list(joints) == list(model.names[1:])
+    for k in range(0, len(shown.time), 20):
+        now = shown.time[k] + first
+        at = np.array([np.interp(now, whole.time, x) for x in q.T])
+        data = model.createData()
+        pinocchio.forwardKinematics(model, data, at)
+        places = np.array([data.oMi[j].translation for j in range(1, model.njoints)])
+        far = np.linalg.norm(shown.points[k][:, None] - places, axis=2).min(axis=0)
+        assert far.max() < 0.01  # [m], of half a metre: what the low-pass leaves out
+        for c, curve in enumerate(found.traces[1].curves):
+            most = np.abs(curve.measured).max()
+            j = list(model.names[1:]).index(curve.name)
+            measured = np.interp(now, whole.time, tau[:, j]) / most
+            assert kinds["measured"][k, c] == pytest.approx(measured, abs=1e-6)
+    off = [np.abs(kinds[name] - kinds["measured"]).mean() for name in ("before", "after")]
+    assert off[1] < 0.2 * off[0]
+
+
+def test_of_a_clock_that_was_set_back_the_first_run_is_played_without_a_band(
+    found: Identification,
+) -> None:
+    trace = found.traces[1]
+    half = len(trace.moments.time) // 2
+    start, back = trace.moments.time[0], trace.moments.time[half]
+
+    def reset(time: np.ndarray) -> np.ndarray:
+        return np.where(time < back, time, time - back + start)
+
+    moments = replace(trace.moments, time=reset(trace.moments.time))
+    curves = tuple(replace(c, time=reset(c.time)) for c in trace.curves)
+    again = replace(found, traces=(found.traces[0], replace(trace, moments=moments, curves=curves)))
+    assert report._reach(found, trace) and not report._reach(again, again.traces[1])
+    played, whole = report._scene(again), report._scene(found)
+    assert played.time[-1] == pytest.approx(trace.moments.time[half - 1] - start)
+    same = [np.interp(played.time, whole.time, v) for v in whole.torques[1]["measured"].T]
+    off = played.torques[1]["measured"] - np.array(same).T
+    assert np.sqrt(np.mean(off**2)) < 0.03  # frames are not the same, and torque is noisy
+
+
+def test_the_played_robot_waits_for_the_reader_and_stops_when_asked(
+    written: Path, chromium: object
+) -> None:
+    context = chromium.new_context(viewport={"width": 1000, "height": 800})  # motion is welcome
+    page = context.new_page()
+    page.goto(written.as_uri())
+    button, said = page.locator(".player button"), page.locator(".player output")
+    page.wait_for_timeout(300)
+    assert (button.inner_text(), said.inner_text()) == ("Play", "0.00 s")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "() => parseFloat(document.querySelector('.player output').textContent) > 0.2"
+    )
+    assert button.inner_text() == "Pause"
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(100)
+    stopped = said.inner_text()
+    page.wait_for_timeout(200)
+    assert (button.inner_text(), said.inner_text()) == ("Play", stopped)
+    page.locator(".player input").fill("3.5")
+    assert said.inner_text() == "3.50 s"
+    page.emulate_media(media="print")
+    assert not button.is_visible() and page.locator("figure.scene canvas").is_visible()
+    context.close()
 
 
 def test_a_held_out_part_of_a_fitted_file_is_shown_as_held_out(found: Identification) -> None:

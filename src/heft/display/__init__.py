@@ -7,9 +7,9 @@ from heft.loading import lazy
 if TYPE_CHECKING:
     from . import animation, page, verdict
     from .text import rounded, split_sum, table
-    from .curves import Curve, Stretch, Trace, Tracer
-    from .scene import bones, ellipsoid, ends, placed
+    from .curves import Curve, Stretch, Trace, Tracer, moments
+    from .scene import ASIDE, Body, Sticks, bones, ellipsoid, ends, placed, seen_from, solids
     from .templates import policy_of, render
-    from .page import Body, Plot, Scene, Series, Table, over_time
+    from .page import Plot, Series, Table, over_time
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

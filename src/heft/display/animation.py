@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -19,12 +17,10 @@ from heft.errors import InvalidSetting
 from heft.information import PARAMETER_COUNT
 from heft.models import Robot
 
-from .scene import ends
+from .scene import ASIDE, Sticks, ends, seen_from
 from .templates import JSON, render
 
 FRAMES_PER_SECOND = 40.0
-DIGITS = 4  # behind the point, of places in m
-ASIDE = np.array([1.0, 0.7, 0.5])  # where the reader is, if nothing says better
 
 
 class Played(Protocol):
@@ -53,60 +49,26 @@ def figure(robot: Robot, motion: Played, title: str = "") -> str:
     Raises:
         InvalidSetting: If there is nothing to play.
     """
-    return render("display/animation_figure.html.jinja", **sticks(robot, motion).shown(title))
+    return render("display/animation_figure.html.jinja", **_shown(sticks(robot, motion), title))
 
 
 def page(robot: Robot, motion: Played, title: str = "") -> str:
     """Return a motion as a whole page, which opens offline; arguments and errors as of `figure`."""
-    return render("display/animation_page.html.jinja", **sticks(robot, motion).shown(title))
+    return render("display/animation_page.html.jinja", **_shown(sticks(robot, motion), title))
 
 
-@dataclass(frozen=True, eq=False)
-class Sticks:
-    """A figure of lines between points that move: F frames of n points."""
-
-    name: str  # heads a page without a title
-    time: Array  # from zero on, increasing, shape (F,) [s]
-    points: Array  # shape (F, n, 3) [m]
-    # first and last point of each; those of an axis with their colour, or `thin`
-    lines: Sequence[tuple[int | str, ...]]
-    # points that are drawn as masses, with their size from 0 to 1
-    masses: Sequence[tuple[int, float]]
-    view: Array  # axes of the picture as rows: right, up, towards the reader, shape (3, 3)
-    trace: int  # the point whose last second is drawn
-    # drawn throughout, shape (m, 3) [m]
-    path: Array = field(default_factory=lambda: np.empty((0, 3)))
-    # stretches of the path, first place and that behind the last
-    marked: Sequence[tuple[int, int]] = ()
-
-    def shown(self, title: str = "") -> dict[str, object]:
-        """Return what the templates show: `name`, `caption`, `title`, `end` and `motion`."""
-        places = np.round(self.points, DIGITS)
-        path = np.round(self.path, DIGITS)
-        every = np.vstack([places.reshape(-1, 3), path])
-        middle = 0.5 * (every.min(axis=0) + every.max(axis=0))
-        reach = float(np.linalg.norm(every - middle, axis=1).max())
-        content: dict[str, object] = {
-            "time": np.round(self.time, 4).tolist(),
-            "points": places.tolist(),
-            "lines": list(self.lines),
-            "masses": [[k, round(share, 3)] for k, share in self.masses],
-            "view": np.round(self.view, 6).tolist(),
-            "middle": np.round(middle, DIGITS).tolist(),
-            "reach": max(reach, 10.0**-DIGITS),
-            "trace": self.trace,
-            "path": path.tolist(),
-            "marked": list(self.marked),
-        }
-        # Of what it shows, so that several figures in one notebook do not share a name.
-        text = json.dumps(content, **JSON) + title
-        return {
-            "name": "motion-" + hashlib.sha256(text.encode()).hexdigest()[:12],
-            "caption": title,
-            "title": title or self.name,
-            "end": f"{self.time[-1]:.3f}",
-            "motion": content,
-        }
+def _shown(drawn: Sticks, title: str) -> dict[str, object]:
+    """Return what the templates show: `name`, `caption`, `title`, `end` and `motion`."""
+    content = drawn.content
+    # Of what it shows, so that several figures in one notebook do not share a name.
+    text = json.dumps(content, **JSON) + title
+    return {
+        "name": "motion-" + hashlib.sha256(text.encode()).hexdigest()[:12],
+        "caption": title,
+        "title": title or drawn.title,
+        "end": f"{drawn.time[-1]:.3f}",
+        "motion": content,
+    }
 
 
 def sticks(robot: Robot, motion: Played) -> Sticks:
@@ -156,17 +118,3 @@ def _view(robot: Robot) -> Array:
     up = -robot.gravity / weight if weight > 0.0 else np.array([0.0, 0.0, 1.0])
     planar = len(axes) > 0 and np.abs(np.cross(axes, axes[0])).max() < 1e-6
     return seen_from(axes[0] if planar and abs(axes[0] @ up) < 0.99 else ASIDE, up)
-
-
-def seen_from(towards: Array, up: Array) -> Array:
-    """Return the picture's axes as rows: right, up, towards the reader, shape (3, 3).
-
-    Args:
-        towards: Direction to the reader, shape (3,); its component along `up` is taken off.
-        up: Unit vector, shape (3,).
-    """
-    towards = towards - (towards @ up) * up
-    if np.linalg.norm(towards) < 1e-6:
-        towards = np.cross(up, [0.0, 1.0, 0.0])
-    towards = towards / np.linalg.norm(towards)
-    return np.array([np.cross(up, towards), up, towards])

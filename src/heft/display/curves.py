@@ -18,6 +18,7 @@ from heft.arrays import Array
 
 CURVE_POINTS = 24_000  # kept of one channel of one log
 SCATTER_POINTS = 1500  # kept of friction's data of one joint
+MOMENTS = 600  # of one log, at which it is known where the robot was and how sure its torque is
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,21 @@ class Sliding:
 
 
 @dataclass(frozen=True)
+class Moments:
+    """Motion and doubt at some of a log's rows."""
+
+    time: Array  # shape (n,) [s]
+    # position, velocity: of every channel of the robot, shape (n, channels) [rad or m, and per s]
+    position: Array
+    velocity: Array
+    # since each drive's last reversal, shape (n, drives) [rad or m]; (n, 0) where nobody asks
+    distance: Array
+    # of predicted effort by what parameters leave open, shape (n, channels) [(N·m)² or N²];
+    # (n, 0) where it is not known
+    variance: Array
+
+
+@dataclass(frozen=True)
 class Trace:
     """Plot data of one log."""
 
@@ -69,7 +85,7 @@ class Trace:
     rms_measured: Array
     rms_residual: Array
     sliding: tuple[Sliding, ...]  # of each joint that has friction of its own
-    pose: Array  # position of each channel at the log's first row, shape (channels,) [rad or m]
+    moments: Moments  # of rows evenly spaced
 
 
 @dataclass(frozen=True)
@@ -85,6 +101,18 @@ class Stretch:
     measured: Array  # of the measured channels, shape (N, channels)
     predicted: Array  # by each kind of friction, shape (kinds, N, channels)
     without_friction: Array  # effort of bodies and rotors, shape (N, channels)
+    distance: Array  # as of `Moments`, of all rows
+    variance: Array  # as of `Moments`, of rows that `moments` names
+
+
+def moments(index: NDArray[np.int64], rows: int) -> NDArray[np.intp]:
+    """Return which rows' `Moments` are kept.
+
+    Args:
+        index: Rows' positions in their log, shape (N,).
+        rows: How many the log has.
+    """
+    return np.flatnonzero(index % -(-max(rows, 1) // MOMENTS) == 0)
 
 
 def peaks(curves: Array, points: int) -> NDArray[np.intp]:
@@ -140,7 +168,7 @@ class Tracer:
         self._dense = 0
         self._squares = np.zeros((2, len(channels)))
         self._count = 0
-        self._pose: Array | None = None
+        self._moments: list[tuple[Array, ...]] = []
 
     def add(self, s: Stretch) -> None:
         """Add the next stretch."""
@@ -172,12 +200,13 @@ class Tracer:
                 density = signals.density(s.time, values, self._step, self._length)
                 self._density[k] += len(s.time) * density
             self._dense += len(s.time)
-        if self._pose is None:
-            self._pose = s.position[0].copy()
+        of_all = (s.time, s.position, s.velocity, s.distance)
+        kept = moments(s.index, self._rows)
+        self._moments.append((*(values[kept] for values in of_all), s.variance))
 
     def trace(self) -> Trace | None:
         """Return the plot data of all stretches, or None if there were none."""
-        if self._pose is None:
+        if not self._moments:
             return None
         measured, residual = self._density[:, 1:] / max(self._dense, 1)
         rms_measured, rms_residual = np.sqrt(self._squares / max(self._count, 1))
@@ -191,7 +220,7 @@ class Tracer:
             rms_measured,
             rms_residual,
             tuple(_together(parts) for parts in zip(*self._sliding, strict=True)),
-            self._pose,
+            Moments(*map(np.concatenate, zip(*self._moments, strict=True))),
         )
 
 

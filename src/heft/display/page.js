@@ -1,4 +1,4 @@
-// Draws the plots and scenes of a page from the numbers that the page itself holds.
+// Draws the plots of a page from the numbers that the page itself holds; `scene` draws its scenes.
 "use strict";
 (() => {
   const content = JSON.parse(document.getElementById("numbers").textContent);
@@ -22,7 +22,10 @@
     }
     return colours.get(name);
   };
-  const repaint = () => { colours.clear(); all.forEach((one) => one.draw()); };
+  const repaint = () => {
+    colours.clear(); all.forEach((one) => one.draw());
+    document.dispatchEvent(new Event("themed"));
+  };
 
   const prepare = (canvas) => {
     const width = canvas.clientWidth, height = canvas.clientHeight, scale = window.devicePixelRatio || 1;
@@ -63,7 +66,9 @@
       this.every = spec.series.map((s) => {
         const own = arrays[s.y];
         const values = s.minus === null ? own : own.map((v, k) => v - arrays[s.minus][k]);
-        return { ...s, x: arrays[s.x].map(x), y: values.map(y), low: s.low === null ? null : arrays[s.low].map(y) };
+        const reach = s.reach === null ? null : arrays[s.reach];  // bands have linear axes
+        const edges = reach ? { y: values.map((v, k) => v + reach[k]), low: values.map((v, k) => v - reach[k]) } : {};
+        return { ...s, x: arrays[s.x].map(x), y: values.map(y), ...edges };
       });
       let low = Infinity, high = -Infinity;
       for (const s of this.every) for (const v of s.x) { if (v < low) low = v; if (v > high) high = v; }
@@ -76,7 +81,10 @@
       this.view.plots.push(this);
       this.listen();
     }
-    get series() { return this.every.filter((s) => !hidden.has(s.role)); }
+    get series() {
+      const some = this.spec.group.startsWith("time");  // what boxes are about
+      return this.every.filter((s) => !(some && hidden.has(s.role)));
+    }
     together(change) { change(this.view); this.view.plots.forEach((p) => p.draw()); }
     range() {
       let low = Infinity, high = -Infinity;
@@ -120,7 +128,7 @@
       }
       pen.save();
       pen.beginPath(); pen.rect(left, top, right - left, bottom - top); pen.clip();
-      for (const s of this.series) this.one(pen, s, px, py, right - left);
+      for (const s of this.series) this.one(pen, s, px, py);
       if (cursor !== null) {
         pen.strokeStyle = colour("ink"); pen.globalAlpha = 0.6;
         pen.beginPath(); pen.moveTo(px(cursor), top); pen.lineTo(px(cursor), bottom); pen.stroke();
@@ -132,47 +140,32 @@
       pen.restore();
       this.read();
     }
-    one(pen, s, px, py, columns) {
+    one(pen, s, px, py) {
       pen.strokeStyle = pen.fillStyle = colour(s.role);
       pen.globalAlpha = 1;
-      const { from, to } = this.view;
       if (s.kind === "points") {
         pen.globalAlpha = 0.5;
         for (let k = 0; k < s.x.length; k++) pen.fillRect(px(s.x[k]) - 1, py(s.y[k]) - 1, 2, 2);
       } else if (s.kind === "band") {
         pen.globalAlpha = 0.22;
-        pen.beginPath();
-        for (let k = 0; k < s.x.length; k++) pen.lineTo(px(s.x[k]), py(s.y[k]));
-        for (let k = s.x.length - 1; k >= 0; k--) pen.lineTo(px(s.x[k]), py(s.low[k]));
-        pen.fill();
+        for (let a = 0, b = 0; a < s.x.length; a = b + 1) {  // from gap to gap
+          for (b = a; b < s.x.length && isFinite(s.y[b]); b++);
+          pen.beginPath();
+          for (let k = a; k < b; k++) pen.lineTo(px(s.x[k]), py(s.y[k]));
+          for (let k = b - 1; k >= a; k--) pen.lineTo(px(s.x[k]), py(s.low[k]));
+          pen.fill();
+        }
       } else {
-        let first = 0, last = s.x.length - 1;
-        while (first < last && !(s.x[first + 1] >= from)) first++;
-        while (last > first && !(s.x[last - 1] <= to)) last--;
         pen.lineWidth = s.kind === "broad" ? 5 : 1.2;
         pen.globalAlpha = s.kind === "broad" ? 0.55 : 1;
         if (s.kind === "dashed") pen.setLineDash([5, 4]);
         pen.beginPath();
-        // One column of the screen shows no more than its first, least, greatest and last value.
-        const dense = last - first > 4 * columns;
-        let column = null, least = 0, most = 0, end = 0, broken = true;
-        const flush = () => {
-          if (column === null) return;
-          pen.lineTo(column, py(least)); pen.lineTo(column, py(most)); pen.lineTo(column, py(end));
-          column = null;
-        };
-        for (let k = first; k <= last; k++) {
-          const v = s.y[k];
-          if (!isFinite(v)) { flush(); broken = true; continue; }
-          const at = dense ? Math.round(px(s.x[k])) : px(s.x[k]);
-          if (broken) { pen.moveTo(at, py(v)); broken = false; }
-          if (!dense) { pen.lineTo(at, py(v)); continue; }
-          if (at !== column) { flush(); pen.lineTo(at, py(v)); column = at; least = most = v; }
-          if (v < least) least = v;
-          if (v > most) most = v;
-          end = v;
+        let broken = true;
+        for (let k = 0; k < s.x.length; k++) {
+          const known = isFinite(s.y[k]);
+          if (known) pen[broken ? "moveTo" : "lineTo"](px(s.x[k]), py(s.y[k]));
+          broken = !known;
         }
-        flush();
         pen.stroke();
         pen.setLineDash([]);
         pen.globalAlpha = 1;
@@ -245,156 +238,17 @@
     }
   }
 
-  // Bodies are drawn as ellipsoids seen from far away, whose outlines are ellipses.
-  class Scene {
-    constructor(figure, spec) {
-      this.spec = spec;
-      this.canvas = figure.querySelector("canvas");
-      this.boxes = [...figure.querySelectorAll("input")];
-      this.turn = -0.9; this.tilt = 0.35; this.zoom = 1;
-      const points = spec.bones.flatMap((b) => [b.slice(0, 3), b.slice(3)]);
-      for (const b of spec.bodies) {
-        points.push(b.centre);
-        if (b.role === "after") for (const a of b.axes) for (const s of [-1, 1]) points.push(b.centre.map((v, i) => v + s * a[i]));
-      }
-      const low = [0, 1, 2].map((i) => Math.min(...points.map((p) => p[i])));
-      const high = [0, 1, 2].map((i) => Math.max(...points.map((p) => p[i])));
-      this.centre = low.map((v, i) => (v + high[i]) / 2);
-      // How far it reaches from its middle, to the sides and up, as it is first seen.
-      const [st, ct, si, ci] = this.turns(), about = points.map((p) => p.map((v, i) => v - this.centre[i]));
-      this.reach = [
-        Math.max(0.05, ...about.map(([x, y]) => Math.abs(-st * x + ct * y))),
-        Math.max(0.05, ...about.map(([x, y, z]) => Math.abs(-si * (ct * x + st * y) + ci * z))),
-      ];
-      this.listen();
-    }
-    turns() {
-      return [Math.sin(this.turn), Math.cos(this.turn), Math.sin(this.tilt), Math.cos(this.tilt)];
-    }
-    draw() {
-      if (!this.canvas.clientWidth) return;
-      const [pen, width, height] = prepare(this.canvas);
-      const shown = Object.fromEntries(this.boxes.map((b) => [b.name, b.checked]));
-      const scale = 0.38 * this.zoom * Math.min(width / this.reach[0], height / this.reach[1]);
-      const [st, ct, si, ci] = this.turns();
-      // To the right, up, and towards the eye.
-      const turned = ([x, y, z]) => [
-        scale * (-st * x + ct * y),
-        -scale * (-si * (ct * x + st * y) + ci * z),
-        ci * (ct * x + st * y) + si * z,
-      ];
-      const place = (p) => {
-        const q = turned(p.map((v, i) => v - this.centre[i]));
-        return [width / 2 + q[0], height / 2 + q[1], q[2]];
-      };
-      const items = [];
-      for (const b of this.spec.bones) {
-        const [a, c] = [place(b.slice(0, 3)), place(b.slice(3))];
-        items.push([(a[2] + c[2]) / 2 - 0.001, () => {
-          pen.globalAlpha = 1; pen.lineWidth = 3; pen.strokeStyle = pen.fillStyle = colour("ink");
-          pen.beginPath(); pen.moveTo(a[0], a[1]); pen.lineTo(c[0], c[1]); pen.stroke();
-          pen.beginPath(); pen.arc(a[0], a[1], 3.5, 0, 7); pen.arc(c[0], c[1], 3.5, 0, 7); pen.fill();
-        }]);
-      }
-      for (const body of this.spec.bodies) {
-        if (!shown[body.role]) continue;
-        const at = place(body.centre);
-        items.push([at[2], () => this.ellipsoid(pen, body, at, body.axes.map(turned))]);
-      }
-      items.sort((a, b) => a[0] - b[0]).forEach((item) => item[1]());
-      if (shown.names && shown.after) this.names(pen, place, width, height);
-      const corner = [34, height - 34], long = 24 / scale;
-      for (const [k, name] of ["x", "y", "z"].entries()) {
-        const axis = turned([0, 1, 2].map((i) => (i === k ? long : 0)));
-        pen.globalAlpha = 1; pen.lineWidth = 1; pen.strokeStyle = pen.fillStyle = colour("soft");
-        pen.beginPath(); pen.moveTo(...corner); pen.lineTo(corner[0] + axis[0], corner[1] + axis[1]); pen.stroke();
-        pen.fillText(name, corner[0] + 1.25 * axis[0] - 3, corner[1] + 1.25 * axis[1] + 4);
-      }
-    }
-    // Names stand in two columns beside the robot, each at its body's height or below the one before.
-    names(pen, place, width, height) {
-      const after = new Set(this.spec.bodies.filter((b) => b.role === "after").map((b) => b.name));
-      // Each name once: of what was and is at what is.
-      const line = 15, spots = this.spec.bodies.filter((b) => b.role === "after" || !after.has(b.name))
-        .map((b) => ({ name: b.name, at: place(b.centre) }));
-      const middle = spots.map((s) => s.at[0]).sort((a, b) => a - b)[spots.length >> 1];
-      for (const side of ["left", "right"]) {
-        const own = spots.filter((s) => (s.at[0] < middle) === (side === "left")).sort((a, b) => a.at[1] - b.at[1]);
-        const room = Math.max(0, height - line * own.length);
-        let y = -Infinity;
-        own.forEach((s, k) => { y = s.y = Math.min(room + line * (k + 0.5), Math.max(y + line, s.at[1])); });
-        pen.textAlign = side; pen.textBaseline = "middle";
-        const edge = side === "left" ? 8 : width - 8, way = side === "left" ? 1 : -1;
-        for (const s of own) {
-          pen.fillStyle = colour("ink"); pen.fillText(s.name, edge, s.y, width / 2 - 16);
-          const from = edge + way * (Math.min(pen.measureText(s.name).width, width / 2 - 16) + 4);
-          pen.strokeStyle = colour("soft"); pen.lineWidth = 0.6;
-          pen.beginPath(); pen.moveTo(from, s.y); pen.lineTo(s.at[0], s.at[1]); pen.stroke();
-        }
-      }
-    }
-    ellipsoid(pen, body, at, axes) {
-      let xx = 0, xy = 0, yy = 0;
-      for (const [x, y] of axes) { xx += x * x; xy += x * y; yy += y * y; }
-      const middle = (xx + yy) / 2, half = Math.hypot((xx - yy) / 2, xy);
-      const long = Math.sqrt(middle + half), short = Math.sqrt(Math.max(middle - half, 0));
-      pen.strokeStyle = pen.fillStyle = colour(body.role);
-      pen.lineWidth = 1.3;
-      if (body.role === "before") pen.setLineDash([4, 3]);
-      pen.beginPath();
-      pen.ellipse(at[0], at[1], long, short, 0.5 * Math.atan2(2 * xy, xx - yy), 0, 7);
-      if (body.role === "after") { pen.globalAlpha = 0.1 + 0.35 * body.seen; pen.fill(); }
-      pen.globalAlpha = 1;
-      pen.stroke();
-      pen.lineWidth = 0.6; pen.globalAlpha = 0.7;
-      for (const [i, j] of [[0, 1], [1, 2], [0, 2]]) {
-        pen.beginPath();
-        for (let k = 0; k <= 48; k++) {
-          const c = Math.cos(k * Math.PI / 24), s = Math.sin(k * Math.PI / 24);
-          pen.lineTo(at[0] + c * axes[i][0] + s * axes[j][0], at[1] + c * axes[i][1] + s * axes[j][1]);
-        }
-        pen.stroke();
-      }
-      pen.setLineDash([]); pen.globalAlpha = 1;
-    }
-    listen() {
-      const canvas = this.canvas;
-      let last = null;
-      const turn = (dx, dy) => {
-        this.turn -= dx; this.tilt = Math.max(-1.5, Math.min(1.5, this.tilt + dy)); this.draw();
-      };
-      canvas.addEventListener("pointerdown", (event) => {
-        last = [event.clientX, event.clientY]; canvas.setPointerCapture(event.pointerId);
-      });
-      canvas.addEventListener("pointermove", (event) => {
-        if (!last) return;
-        turn((event.clientX - last[0]) / 120, (event.clientY - last[1]) / 120);
-        last = [event.clientX, event.clientY];
-      });
-      for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => { last = null; });
-      canvas.addEventListener("keydown", (event) => {
-        const keys = {
-          ArrowLeft: () => turn(-0.15, 0), ArrowRight: () => turn(0.15, 0),
-          ArrowUp: () => turn(0, -0.15), ArrowDown: () => turn(0, 0.15),
-          "+": () => { this.zoom *= 1.2; this.draw(); }, "=": () => { this.zoom *= 1.2; this.draw(); },
-          "-": () => { this.zoom /= 1.2; this.draw(); },
-          "0": () => { this.turn = -0.9; this.tilt = 0.35; this.zoom = 1; this.draw(); },
-        };
-        if (!keys[event.key]) return;
-        event.preventDefault();
-        keys[event.key]();
-      });
-      this.boxes.forEach((box) => box.addEventListener("change", () => this.draw()));
-    }
-  }
-
   const groups = new Map();
   for (const figure of document.querySelectorAll("figure[data-drawing]")) {
     const spec = content.drawings[Number(figure.dataset.drawing)];
-    all.push(figure.classList.contains("scene") ? new Scene(figure, spec) : new Plot(figure, spec, groups));
+    if (figure.id) scene(figure.id, spec); else all.push(new Plot(figure, spec, groups));
   }
-  for (const box of document.querySelectorAll("input[data-role]")) {
-    const set = () => { hidden[box.checked ? "delete" : "add"](box.dataset.role); repaint(); };
+  for (const box of document.querySelectorAll("[data-role], [data-hides]")) {
+    const { role, hides } = box.dataset;
+    const set = () => {
+      for (const one of (role || hides).split(" ")) hidden[box.checked === !!role ? "delete" : "add"](one);
+      repaint();
+    };
     box.addEventListener("change", set);
     set();
   }

@@ -17,6 +17,7 @@ import numpy as np
 from heft.arrays import Array
 
 from .curves import Curve
+from .scene import Sticks
 from .templates import render
 
 Kind = Literal["line", "broad", "dashed", "points", "band"]
@@ -28,14 +29,14 @@ class Series:
 
     name: str  # as the reader sees it
     role: str  # its colour: a variable of the style sheet, such as `measured`
-    # x, y: shape (n,); NaN breaks a curve. Of a band, y is the upper edge
+    # x, y: shape (n,); NaN breaks a curve. Of a band, y is its middle
     x: Array
     y: Array
     # how it is drawn; a broad line is pale, so that a line over it shows beside it
     kind: Kind = "line"
     # subtracted from y by the page, for residuals that need no room of their own
     minus: Array | None = None
-    low: Array | None = None  # lower edge of a band
+    reach: Array | None = None  # from a band's middle to either edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,32 +59,13 @@ class Plot:
         for s in self.series:
             y = s.y if s.minus is None else s.y - s.minus
             if (kept := np.isfinite(y) & np.isfinite(s.x)).any():
-                x, high, low = s.x[kept], y[kept], (y if s.low is None else s.low)[kept]
+                x, y, reach = s.x[kept], y[kept], 0.0 if s.reach is None else s.reach[kept]
+                low, high = y - reach, y + reach
                 a, b = np.argmin(low), np.argmax(high)
-                shown = (low[a], x[a], high[b], x[b], np.mean(high + low) / 2.0)
+                shown = (low[a], x[a], high[b], x[b], np.mean(y))
                 rows.append([s.name, *(f"{v:.4g}" for v in shown)])
         head = ("curve", "least", "at", "greatest", "at", "mean")
         return Table(f"{self.y_label} over {self.x_label}".strip(), head, rows)
-
-
-@dataclass(frozen=True, eq=False)
-class Body:
-    """A body of a scene, drawn as an ellipsoid."""
-
-    name: str  # of the link
-    role: Literal["before", "after"]  # `before` or `after`
-    centre: Array  # shape (3,) [m]
-    axes: Array  # semi-axes as rows, shape (3, 3) [m]
-    seen: float  # relative reduction of the prior's variance by the data, 0 to 1
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """A robot in three dimensions."""
-
-    title: str  # above it
-    bones: Array  # from each joint to the next, shape (n, 6) [m]
-    bodies: tuple[Body, ...]  # its links' masses
 
 
 @dataclass(frozen=True)
@@ -105,14 +87,13 @@ class Drawings:
         self._arrays: dict[bytes, int] = {}
         self._drawings: list[dict[str, Any]] = []
 
-    def add(self, shown: Plot | Scene) -> int:
+    def add(self, shown: Plot | Sticks) -> int:
         """Add the data of a plot or scene; return its index on the page.
 
         Args:
             shown: What is drawn; arrays that were added before are not stored again.
         """
-        drawn = self._plot(shown) if isinstance(shown, Plot) else _scene(shown)
-        self._drawings.append(drawn)
+        self._drawings.append(self._plot(shown) if isinstance(shown, Plot) else shown.content)
         return len(self._drawings) - 1
 
     @property
@@ -129,7 +110,7 @@ class Drawings:
 
     def _plot(self, plot: Plot) -> dict[str, Any]:
         series = [
-            {**vars(s), **{k: self._place(getattr(s, k)) for k in ("x", "y", "minus", "low")}}
+            {**vars(s), **{k: self._place(getattr(s, k)) for k in ("x", "y", "minus", "reach")}}
             for s in plot.series
         ]
         own = {k: v for k, v in vars(plot).items() if k != "title"}  # which stands above it
@@ -165,14 +146,3 @@ def page(template: str, **values: object) -> str:
         values: What it shows by name; `title` is its heading, and that of the window.
     """
     return render(template, drawings=Drawings(), **values)
-
-
-def _scene(scene: Scene) -> dict[str, Any]:
-    def short(values: Array) -> Any:
-        return np.round(values, 5).tolist()
-
-    bodies = [
-        {**vars(b), "centre": short(b.centre), "axes": short(b.axes), "seen": round(b.seen, 3)}
-        for b in scene.bodies
-    ]
-    return {"bones": short(scene.bones), "bodies": bodies}

@@ -494,6 +494,11 @@ class Drives(Sequence[Drive]):
         return len(self.members)
 
     @cached_property
+    def ratios(self) -> Array:
+        """What takes channels' motion to the drives', shape (channels, drives); (0, 0) of none."""
+        return np.array([d.ratio for d in self], dtype=float).reshape(len(self), -1).T
+
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         """All columns of the drives: (drive, term), in the order of `TERMS`, scales and drives."""
         return _by_kind((d, t) for d, drive in enumerate(self) for t in drive.terms)

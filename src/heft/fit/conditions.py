@@ -289,7 +289,7 @@ def _summed(
     """Return sums of rows by channel, drive and cell, shape (b,), and the number of samples."""
     plant, kept = problem.plant, problem.base.kept
     robot = plant.robot
-    ratios = np.array([d.ratio for d in robot.drives]).reshape(len(robot.drives), -1).T
+    ratios = robot.drives.ratios
     found: dict[tuple[int, int, int], Array] = {}
     used, current = 0, -1
     state: Reversal | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Generic
 
 import numpy as np
@@ -39,7 +40,7 @@ from .gains import (
     said_of_gains,
     with_found_gains,
 )
-from .misfit import Misfit, MisfitGatherer
+from .misfit import Misfit, MisfitGatherer, TorqueDeviation
 from .predicted_error import predicted_error, predicted_error_alike
 from .prepared import averaged, windows_for
 from .scores import (
@@ -247,6 +248,11 @@ class Judged(PlantIdentification[RobotPlant]):
     # has a stretch that is long enough for the low-pass
     torque_errors: TorqueErrors | None
 
+    @cached_property
+    def deviation(self) -> TorqueDeviation:
+        """Parts of the standard deviation of predicted torques."""
+        return _deviation(self.problem, self.deviations, self.misfits)
+
     @staticmethod
     def of(
         run: ExperimentFit[RobotPlant],
@@ -285,7 +291,9 @@ class Judged(PlantIdentification[RobotPlant]):
         before = {**models, **_baselines(problem, calibrated)}
         scored = with_gains(whole, calibrated.gains)
         gatherer = MisfitGatherer.of(robot)
-        fitted = scores(scored, models if validate else before, corner, traces, gatherer)
+        # Of a floating base channels are not what joints' torques are.
+        doubt = None if robot.tree.free_base else _deviation(problem, deviations, {})
+        fitted = scores(scored, models if validate else before, corner, traces, gatherer, doubt)
         if fitted.unexplained > settings.limits.unexplained:
             raise FitError(
                 "no parameters explain these torques",
@@ -298,7 +306,7 @@ class Judged(PlantIdentification[RobotPlant]):
             calibrated_problem,
             validate,
             corner,
-            lambda p, hz: scores(p, before, hz, traces),
+            lambda p, hz: scores(p, before, hz, traces, doubt=doubt),
         )
         errors = TorqueErrors.of(validation or fitted.list, bool(validation))
         fitted = replace(fitted, list=_without_baselines(fitted.list))
@@ -338,6 +346,13 @@ class Judged(PlantIdentification[RobotPlant]):
             files=files,
             misfits=misfits,
         )
+
+
+def _deviation(
+    problem: Problem[RobotPlant], deviations: Array, misfits: Mapping[str, Misfit]
+) -> TorqueDeviation:
+    matrix = plain_problem(problem).plant.space.matrix
+    return TorqueDeviation(deviations[:, : matrix.shape[1]] @ matrix.T, misfits)
 
 
 def _baselines(problem: Problem[RobotPlant], calibrated: ConsistentFit) -> Models:

@@ -356,11 +356,21 @@ class TorqueDeviation:
         Returns:
             Shape (N, channels) [N·m or N], NaN where it is not known, and the state at the end.
         """
-        robot = plant.robot
-        ratios = np.array([d.ratio for d in robot.drives]).reshape(len(robot.drives), -1).T
+        ratios = plant.robot.drives.ratios
         velocity = samples.motion.velocity.T @ ratios
         distance, state = since_reversal(samples.motion.position.T @ ratios, velocity, before)
-        variance = self._jackknife(plant, samples, rigid, through)
+        variance = self.of_parameters(plant, samples, rigid, through)
+        return self.in_all(plant.robot, variance, velocity, distance).T, state
+
+    def in_all(self, robot: Robot, variance: Array, velocity: Array, distance: Array) -> Array:
+        """Return the torque's standard deviation, shape (channels, N) [N·m or N]; NaN if unknown.
+
+        Args:
+            variance: As of `of_parameters`.
+            velocity: Of each drive, shape (N, drives) [rad/s or m/s].
+            distance: Since its last reversal, likewise [rad or m].
+        """
+        variance = variance.copy()
         measured = np.zeros(len(variance), dtype=bool)
         for d, drive in enumerate(robot.drives):
             if drive.name not in self.misfits or drive.name not in robot.channels:
@@ -369,12 +379,16 @@ class TorqueDeviation:
             rest = self.misfits[drive.name].torque(velocity[:, d], distance[:, d])
             variance[channel] += rest**2
             measured[channel] = True
-        return np.where(measured[:, None], np.sqrt(variance), np.nan).T, state
+        return np.where(measured[:, None], np.sqrt(variance), np.nan)
 
-    def _jackknife(
-        self, plant: RobotPlant, samples: Samples[RobotMotion], rigid: Array, through: Array | None
+    def of_parameters(
+        self,
+        plant: RobotPlant,
+        samples: Samples[RobotMotion],
+        rigid: Array,
+        through: Array | None = None,
     ) -> Array:
-        """Return the jackknife variance of the torques, shape (channels, N)."""
+        """Return the jackknife variance of the torques, shape (channels, N) [(N·m)² or N²]."""
         robot, bodies = plant.robot, plant.bodies_size
         chosen = robot.drive_columns
         state = plant.drive_state(samples, rigid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,14 +11,15 @@ import numpy as np
 
 from heft import signals
 from heft.arrays import Array
-from heft.display import Stretch, Trace, Tracer
+from heft.display import Stretch, Trace, Tracer, moments
 from heft.dynamics import DriveState, drive_columns
 from heft.engine import in_order
 from heft.models import Robot, own_effort
 from heft.plants import Plant, Problem, RobotMotion, RobotPlant, Samples
 from heft.recordings import Recording
 
-from .misfit import MisfitGatherer, noise_in_band
+from .conditions import since_reversal
+from .misfit import MisfitGatherer, TorqueDeviation, noise_in_band
 
 PIECE_ROWS = 1_000_000
 
@@ -144,12 +145,15 @@ def model_effort(model: str, robot: Robot, values: Mapping[str, float], state: D
     return predicted(robot.drives, values, state) + own_effort(robot.own_columns, values, state)
 
 
-def stretches(problem: Problem[RobotPlant], models: Models) -> Iterator[Stretch]:
+def stretches(
+    problem: Problem[RobotPlant], models: Models, doubt: TorqueDeviation | None = None
+) -> Iterator[Stretch]:
     """Yield measured and predicted effort in stretches without gaps.
 
     Args:
         models: What predicts, by name; see `Score.friction`. Effort without friction is that of the
             first.
+        doubt: Of the first model, whose variance is told at the log's `moments`; None for none.
 
     Yields:
         Stretches of rows without gaps, of about `PIECE_ROWS` rows at most.
@@ -164,10 +168,12 @@ def stretches(problem: Problem[RobotPlant], models: Models) -> Iterator[Stretch]
         rigids = {id(m.bodies): m.bodies for m in models.values()}
         rigids = {k: plant.rigid(s.motion, bodies) for k, bodies in rigids.items()}
 
-        def predicted(name: str, model: Model) -> Array:
-            rigid = rigids[id(model.bodies)]
+        def state_of(model: Model) -> DriveState:
             own = {k: v for k, v in model.drives.items() if k in kept}
-            state = plant.drive_state(s, plant.gear_load(s, rigid), own)
+            return plant.drive_state(s, plant.gear_load(s, rigids[id(model.bodies)]), own)
+
+        def predicted(name: str, model: Model) -> Array:
+            rigid, state = rigids[id(model.bodies)], state_of(model)
             standard = np.zeros(len(robot.labels))
             standard[: len(model.bodies)] = model.bodies
             if robot.bias_names:
@@ -178,6 +184,10 @@ def stretches(problem: Problem[RobotPlant], models: Models) -> Iterator[Stretch]
             return problem.completed(s, plain)
 
         efforts = [predicted(name, model) for name, model in every.items()]
+        some = moments(s.index, problem.timelines[s.recording].used)
+        variance = np.zeros((len(some), 0))
+        if doubt is not None:
+            variance = doubt.of_parameters(plant, s.part(some), state_of(first).rigid[:, some]).T
         return Stretch(
             s.recording,
             s.time,
@@ -187,9 +197,14 @@ def stretches(problem: Problem[RobotPlant], models: Models) -> Iterator[Stretch]
             s.measured,
             np.stack(efforts[:-1]),
             efforts[-1],
+            np.zeros((len(s.time), 0)),
+            variance,
         )
 
-    return _unbroken(problem, in_order(part, problem.samples(), problem.threads))
+    ratios = robot.drives.ratios
+    for piece in _unbroken(problem, in_order(part, problem.samples(), problem.threads)):
+        distance, _ = since_reversal(piece.position @ ratios, piece.velocity @ ratios)
+        yield replace(piece, distance=distance)
 
 
 def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch]:
@@ -209,16 +224,10 @@ def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch
 
 def _emptied(parts: list[Stretch]) -> Stretch:
     """Return parts as one, without which nothing is left in the list: they take as much memory."""
-    joined = Stretch(
-        parts[0].recording,
-        np.concatenate([p.time for p in parts]),
-        np.concatenate([p.index for p in parts]),
-        np.concatenate([p.position for p in parts]),
-        np.concatenate([p.velocity for p in parts]),
-        np.concatenate([p.measured for p in parts]),
-        np.concatenate([p.predicted for p in parts], axis=1),
-        np.concatenate([p.without_friction for p in parts]),
-    )
+    names = [f.name for f in fields(Stretch)[1:]]
+    each = ([getattr(p, name) for p in parts] for name in names)
+    every = (np.concatenate(v, int(n == "predicted")) for n, v in zip(names, each, strict=True))
+    joined = Stretch(parts[0].recording, *every)
     parts.clear()
     return joined
 
@@ -247,6 +256,7 @@ def scores(
     corner: float,
     traces: list[Trace] | None = None,
     gatherer: MisfitGatherer | None = None,
+    doubt: TorqueDeviation | None = None,
 ) -> Scores:
     """Return the relative torque errors of a robot by each model; see `scored`.
 
@@ -254,6 +264,7 @@ def scores(
         models: What predicts, by name, the most accurate first.
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
+        doubt: Of the first model, for its curves.
 
     Returns:
         The errors of all recordings.
@@ -264,7 +275,7 @@ def scores(
     return scored(
         problem,
         tuple(models),
-        lambda p: stretches(p, models),
+        lambda p: stretches(p, models, doubt),
         corner,
         traces,
         own,
@@ -333,7 +344,9 @@ def plant_scores(
 
     def part(s: Samples[Any], guess: Array) -> Stretch:
         none = np.zeros((len(s.time), 0))
-        return Stretch(s.recording, s.time, s.index, none, none, s.measured, guess[None], guess)
+        some = none[moments(s.index, problem.timelines[s.recording].used)]
+        efforts = (s.measured, guess[None], guess)
+        return Stretch(s.recording, s.time, s.index, none, none, *efforts, none, some)
 
     def predicted(every: Problem[P]) -> Iterator[Stretch]:
         return _unbroken(every, (part(s, guess) for s, guess in every.predictions(values)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Body, Plot, Scene, Series, ellipsoid, page, rounded, table
+from heft.display import Body, Plot, Series, Sticks, ellipsoid, page, rounded, solids, table
 from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import json_text, new_folder, require_own
@@ -644,7 +644,7 @@ def _answer(team: TeamFound) -> tuple[str, str] | None:
     return rounded(load.mass, std), rounded(std) if np.isnan(std) else f"{std:.2g}"
 
 
-def _picture(team: TeamFound) -> Scene | None:
+def _picture(team: TeamFound) -> Sticks | None:
     """Return the load with the points where robots hold it, in the first robot's frame."""
     load = team.stated_load(0)
     if load is None:
@@ -663,12 +663,12 @@ def _picture(team: TeamFound) -> Scene | None:
     ten = inertia.from_body(load.mass, com, np.nan_to_num(load.inertia))
     shape = ellipsoid(ten)
     bodies = [
-        Body(team.names[k], "before", place, 0.02 * reach * np.eye(3), 1.0)
+        Body(team.names[k], "before", place, 0.02 * reach * np.eye(3))
         for k, place in zip(places, grasps, strict=True)
     ]
-    bodies += [Body("load", "after", *shape, 1.0)] if shape is not None else []
+    bodies += [Body("load", "after", *shape)] if shape is not None else []
     lines = np.array([[*place, *com] for place in grasps])
-    return Scene("The load, and where it is held", lines, tuple(bodies))
+    return solids("The load, and where it is held", lines, bodies)
 
 
 def _plots(team: TeamFound) -> Iterator[Plot]:

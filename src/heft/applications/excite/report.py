@@ -150,7 +150,7 @@ def page_of(excited: Excited) -> str:
     return page.page(
         "applications/excite/report.html.jinja",
         title=f"Excitation of {excited.planned.robot.name}",
-        motion=animation.sticks(excited.planned.robot, played).shown("The motion, played"),
+        motion=replace(animation.sticks(excited.planned.robot, played), title="The motion, played"),
         worst=replace(
             predictions,
             caption=_predictions_head(excited),

@@ -14,8 +14,8 @@ import numpy as np
 import heft
 from heft.arrays import Array
 from heft.certainty import Change, ChangeSearch, DayToDay, Series, discoveries
+from heft.display import Table, rounded, table
 from heft.display import page as pages
-from heft.display import table
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.estimators import TypeLaw
@@ -24,7 +24,7 @@ from heft.fit import Progress, silent
 
 from .catalog import TYPES, Catalog
 from .filing import Foreign, Misfiled, foreign_days, misfiled
-from .folding import FRICTION, Prepared
+from .folding import Prepared
 from .objects import in_store
 from .reading import (
     KEPT,
@@ -618,19 +618,19 @@ def page(fleet: Fleet) -> str:
     """Return the page of a fleet: types, robots, joints, what needs attention first."""
     laws = {
         name: [
-            (q.name, f"{t.law.mean[k]:.4g}", f"{t.law.scatter[k]:.2g}", q.unit)
-            for k, q in enumerate(t.its.told[0])
+            (q.name, rounded(mean, scatter), f"{scatter:.2g}", q.unit)
+            for q, mean, scatter in zip(t.its.told[0], t.law.mean, t.law.scatter, strict=True)
         ]
         for name, t in fleet.types.items()
         if t.law is not None
     }
+    head = ("quantity", "mean", "scatter between robots", "unit")
     return pages.page(
         "applications/fleet/page.html.jinja",
         title="Fleet",
         version=heft.__version__,
         counts=fleet.counts,
-        types={name: laws.get(name, []) for name in fleet.types},
-        head=("joint", *(k for k in FRICTION if k != "offset"), "with its type", "day by day"),
+        types={name: Table("", head, laws.get(name, [])) for name in fleet.types},
         robots=[_shown(fleet, findings) for findings in fleet.robots],
         misfiled=fleet.misfiled,
         due=_overdue(fleet),
@@ -645,17 +645,17 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
     answer = findings.answer
     quantities = fleet.types[answer.type].its.told[0]
     changed = {d.joint for d in findings.drifts if d.stands}
-    joints = []
+    joints, units = [], dict[str, dict[str, None]]()
     for name in dict.fromkeys(q.joint for q in quantities if q.joint):
         places = {q.kind: k for k, q in enumerate(quantities) if q.joint == name}
         value, room = answer.whole.values, NORMAL * answer.whole.std
-        cells = [
-            f"{value[k]:.4g} ± {room[k]:.2g} {quantities[k].unit}"
-            for kind, k in places.items()
-            if kind != "offset"
-        ]
+        shown = [(kind, k) for kind, k in places.items() if kind != "offset"]
+        for kind, k in shown:
+            units.setdefault(kind, {})[quantities[k].unit] = None
+        cells = [f"{rounded(value[k], room[k])} ± {room[k]:.2g}" for _, k in shown]
         k = places["friction"]
-        cells.append(f"{findings.values[k]:.4g} ± {NORMAL * findings.std[k]:.2g}")
+        with_type, wide = float(findings.values[k]), NORMAL * float(findings.std[k])
+        cells.append(f"{rounded(with_type, wide)} ± {wide:.2g}")
         line, band = _spark(_days(answer), answer.values[:, k], answer.std[:, k])
         joints.append(
             {"name": name, "cells": cells, "line": line, "band": band, "changed": name in changed}
@@ -669,6 +669,7 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
         "said": _attention(findings),
         "due": findings.due.reasons,
         "joints": joints,
+        "head": [f"{kind} [{' or '.join(own)}]" for kind, own in units.items()],
     }
 
 

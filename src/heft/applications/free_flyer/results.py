@@ -12,7 +12,18 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Plot, Series, Table, animation, page, rounded, table, verdict
+from heft.display import (
+    ASIDE,
+    Plot,
+    Series,
+    Sticks,
+    Table,
+    page,
+    rounded,
+    seen_from,
+    table,
+    verdict,
+)
 from heft.files import json_text, new_folder, require_own
 from heft.flight import BodyEstimate, FlightLog, FreeFlyerResult, IdentifyFreeFlyer, given
 from heft.information import (
@@ -233,7 +244,7 @@ def page_of(identified: IdentifiedFlyer) -> str:
         methods=_methods(result),
         plots=list(_plots(identified)),
         convergence=[] if poor else list(_convergence(identified)),
-        flight=_sticks(identified).shown(),
+        flight=_sticks(identified),
         saturated=f"{identified.flyer.actuators.saturation(identified.flight.commands):.1%}",
         **verdict.for_page(result.checks),
         version=__version__,
@@ -332,15 +343,7 @@ def _convergence(identified: IdentifiedFlyer) -> Iterator[Plot]:
     for name, (values, std) in made.numbers.items():
         final = identified.result.load.numbers[name].value
         curves = (
-            Series(
-                "± 2 σ",
-                "predicted",
-                made.time,
-                values + 2.0 * std,
-                "band",
-                None,
-                values - 2.0 * std,
-            ),
+            Series("± 2 σ", "predicted", made.time, values, "band", reach=2.0 * std),
             Series("estimate", "predicted", made.time, values),
             Series("in the end", "measured", made.time[[0, -1]], np.full(2, final), kind="dashed"),
         )
@@ -360,7 +363,7 @@ def _deviation(made: Convergence, what: str, unit: str, rows: slice) -> Plot:
     return Plot(title, "time [s]", curves, "time", f"[{unit}]", log_y=True)
 
 
-def _sticks(identified: IdentifiedFlyer) -> animation.Sticks:
+def _sticks(identified: IdentifiedFlyer) -> Sticks:
     """Return the flight as an animation, its path marked where commands are saturated."""
     flyer, flight = identified.flyer, identified.flight
     time = flight.time - flight.time[0]
@@ -383,7 +386,7 @@ def _sticks(identified: IdentifiedFlyer) -> animation.Sticks:
     marked = [(int(a), int(b) + 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     weight = float(np.linalg.norm(flyer.gravity))
     up = -flyer.gravity / weight if weight > 0.0 else np.array([0.0, 0.0, 1.0])
-    return animation.Sticks(
+    return Sticks(
         flyer.name, frames, points, lines, [(len(own) - 1, 1.0)],
-        animation.seen_from(animation.ASIDE, up), 0, states[shown, :3], marked,
+        seen_from(ASIDE, up), 0, states[shown, :3], marked,
     )  # fmt: skip

@@ -152,8 +152,7 @@ def _plots(curves: Curves) -> Iterator[Plot]:
     speed, unit = ("m/s", "N") if curves.linear else ("rad/s", "N·m")
 
     def drawn(name: str, role: str, values: Array, std: Array) -> tuple[Series, Series]:
-        reach = NORMAL * std
-        edges = Series("95 %", role, curves.velocity, values + reach, "band", low=values - reach)
+        edges = Series("95 %", role, curves.velocity, values, "band", reach=NORMAL * std)
         return edges, Series(name, role, curves.velocity, values)
 
     axis, group = f"speed [{speed}]", f"friction {curves.name}"

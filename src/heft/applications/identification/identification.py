@@ -22,14 +22,12 @@ from heft.fit import (
     Progress,
     Selection,
     Settings,
-    TorqueDeviation,
     drive_terms,
     fit_experiment,
     gain_spread,
     link_parameters,
     open_experiment,
     other_estimates,
-    plain_problem,
     silent,
     why_differentiated,
     with_gains,
@@ -95,13 +93,6 @@ class Identification(Judged):
     def calibrated_problem(self) -> Problem[RobotPlant]:
         """The problem with torques scaled by the identified drive gains, for predictions."""
         return with_gains(self.problem, self.calibrated.gains)
-
-    @cached_property
-    def deviation(self) -> TorqueDeviation:
-        """Parts of the standard deviation of predicted torques."""
-        matrix = plain_problem(self.problem).plant.space.matrix
-        size = matrix.shape[1]
-        return TorqueDeviation(self.deviations[:, :size] @ matrix.T, self.misfits)
 
     @property
     def tens(self) -> dict[str, Array]:

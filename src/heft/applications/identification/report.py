@@ -7,27 +7,30 @@ import math
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft import __version__
 from heft.applications.inputs import check_command, stated
+from heft.arrays import Array
 from heft.display import (
     Body,
     Plot,
-    Scene,
     Series,
+    Sticks,
     Table,
     Trace,
     bones,
     over_time,
     page,
     placed,
+    solids,
     table,
     verdict,
 )
@@ -44,6 +47,8 @@ from .results import content, settings_entry
 
 MOST_LINES = 23  # of the terminal report, and two behind it, unless tables are longer
 DRAWN_LOGS = 4
+PLAYED = 15.0  # of the first one's motion at most [s]
+PLAYED_POINTS = 16_000  # of its frames together, of some twenty-one bytes each
 LEGENDS = {  # of tables, by the names of what makes them
     "links": "± is one standard deviation; of a mass it includes the prior's error. “From data” is "
     "the share of the prior's standard deviation that the data removed: at 0% the value is the "
@@ -321,18 +326,23 @@ def next_motion(result: Identification, out: Path) -> str:
 
 def _logs(result: Identification) -> list[dict[str, object]]:
     """Return the plots of each log that is drawn, those that the fit did not see first."""
-    traces = sorted(_traces(result)[:DRAWN_LOGS], key=lambda traced: traced[1])
+    fitted = {id(trace): fitted for trace, fitted in _traces(result)}
     return [
         {
             "name": Path(trace.path).name,
-            "role": "fitted" if fitted else "held out",
+            "role": "fitted" if fitted[id(trace)] else "held out",
             "torque": _plots_of_torque(result, number, trace),
             "spectra": spectra(
                 trace, {c.name: _unit(result, c.name) for c in trace.curves}, f"frequency {number}"
             ),
         }
-        for number, (trace, fitted) in enumerate(traces)
+        for number, trace in enumerate(_drawn(result))
     ]
+
+
+def _drawn(result: Identification) -> list[Trace]:
+    """Return the logs whose curves are drawn, those that the fit did not see first."""
+    return [t for t, _ in sorted(_traces(result)[:DRAWN_LOGS], key=lambda traced: traced[1])]
 
 
 def _plots_of_friction(result: Identification) -> Iterator[Plot]:
@@ -353,13 +363,12 @@ def _plots_of_friction(result: Identification) -> Iterator[Plot]:
             ),
             np.zeros(len(velocity)),
         )
-        reach = NORMAL * std
         series = [
             Series("data", "data", s.velocity, s.effort, "points")  # under everything else
             for s in data
         ]
         series += [
-            Series("95 %", "predicted", velocity, effort + reach, "band", low=effort - reach),
+            Series("95 %", "predicted", velocity, effort, "band", reach=NORMAL * std),
             Series("simple", "simple", velocity, plain, "dashed"),
             Series("full", "predicted", velocity, effort),
         ]
@@ -375,13 +384,32 @@ def _plots_of_friction(result: Identification) -> Iterator[Plot]:
 
 def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Iterator[Plot]:
     drawn = min(len(result.traces), DRAWN_LOGS) * len(trace.curves)
+    reach = _reach(result, trace)
     for c, curve in enumerate(trace.curves):
         unit = _unit(result, curve.name)
         title = f"{curve.name}: rms {_rms_error(trace, c, unit)}"
         label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-        # 100 000 points over all curves of a page, of twenty-two bytes each: it has 3 MB at most
-        shown, start = curve.thinned(100_000 // drawn), float(trace.curves[0].time[0])
-        yield over_time(shown, start, title, f"time {number}", label)
+        # 65 000 points over all curves of a page, of 27 bytes each: it has 3 MB at most
+        shown, start = curve.thinned(65_000 // drawn), float(trace.curves[0].time[0])
+        bands: list[Series] = []
+        if curve.name in reach:
+            wide = np.interp(shown.time, trace.moments.time, reach[curve.name])
+            middle = (shown.time - start, shown.predicted)
+            bands += [
+                Series("predicted, 95 %", "predicted", *middle, "band", reach=wide),
+                Series("residual, 95 %", "after", *middle, "band", shown.predicted, wide),
+            ]
+        yield over_time(shown, start, title, f"time {number}", label, *bands)
+
+
+def _reach(result: Identification, trace: Trace) -> dict[str, Array]:
+    """Return what 95 % of torque keeps within about its prediction, by joint, at the `moments`."""
+    robot, some = result.problem.plant.robot, trace.moments
+    if not some.variance.size or not _first_run(some.time).all():
+        return {}
+    velocity = some.velocity @ robot.drives.ratios
+    std = result.deviation.in_all(robot, some.variance.T, velocity, some.distance)
+    return {c: NORMAL * s for c, s in zip(robot.channels, std, strict=True) if np.isfinite(s).all()}
 
 
 def _rms_error(trace: Trace, channel: int, unit: str) -> str:
@@ -405,21 +433,56 @@ def spectra(trace: Trace, units: Mapping[str, str], group: str, prefix: str = ""
         yield Plot(title, "frequency [Hz]", series, group, log_x=True, log_y=True)
 
 
-def _scene(result: Identification) -> Scene:
-    """Return the robot as a log found it, with the links' inertia before and after."""
+def _scene(result: Identification) -> Sticks:
+    """Return the robot as a log found it, with the links' inertia before and after.
+
+    It moves as in the first of the logs that are drawn, beside the torques that each joint needs.
+    """
     robot = result.problem.plant.robot
-    pose = result.traces[0].pose if result.traces else np.zeros(len(robot.channels))
-    poses = body_poses(robot.tree, pose)
+    title = "Masses before and after"
+    time, position, torques = np.zeros(1), np.zeros((1, len(robot.channels))), None
+    links, tens = robot.bodies_links, result.tens
+    for trace in [t for t in _drawn(result) if _first_run(t.moments.time).sum() > 1][:1]:
+        first = _first_run(trace.moments.time)
+        at, moved = trace.moments.time[first], trace.moments.position[first]
+        per_frame = 2 * (len(robot.tree.names) + 1) + 8 * len(links)  # points
+        count = max(min(PLAYED_POINTS // per_frame, round(20.0 * PLAYED)), 2)
+        time = np.linspace(0.0, min(at[-1] - at[0], PLAYED), count)
+        position = np.array([np.interp(time + at[0], at, q) for q in moved.T]).T
+        torques = _bars(trace, time + at[0])
+        title += (
+            f", as {Path(trace.path).name} moves them; torque by model file, measured, identified"
+        )
+    poses = np.array([body_poses(robot.tree, q) for q in position])
     bodies = []
-    for k, link in enumerate(robot.bodies_links):
+    for k, link in enumerate(links):
         seen = stated_numbers(result.consistent, 10 * k)["mass"].share
-        for role, ten in (("before", link.written), ("after", result.tens[link.name])):
+        for role, ten in (("before", link.written), ("after", tens[link.name])):
             if role == "before" and not link.given:
                 continue
             shape = placed(link, poses, ten)
             if shape is not None:
                 bodies.append(Body(link.name, role, *shape, seen))  # type: ignore[arg-type]
-    return Scene(f"{robot.name}, masses before and after", bones(robot, pose), tuple(bodies))
+    return solids(title, bones(robot, poses), bodies, time, torques)
+
+
+def _first_run(time: Array) -> NDArray[np.bool_]:
+    """Return which times come before the clock was set back, if it was, shape (n,)."""
+    return np.asarray(np.cumsum(np.diff(time, prepend=-np.inf) < 0.0) == 0)
+
+
+def _bars(trace: Trace, time: Array) -> tuple[Sequence[str], dict[str, Array]]:
+    """Return each curve's efforts as shares of its largest, for `Sticks.torques`."""
+    kinds: dict[str, list[Array]] = {"before": [], "measured": [], "after": []}
+    for curve in trace.curves:
+        most = max(float(np.nanmax(np.abs(curve.measured))), 1e-300)
+        values = (curve.measured if curve.before is None else curve.before, curve.measured)
+        for kind, shown in zip(kinds.values(), (*values, curve.predicted), strict=True):
+            drawn = np.isfinite(curve.time) & np.isfinite(shown)
+            at, share = curve.time[drawn], shown[drawn] / most
+            first = _first_run(at)
+            kind.append(np.clip(np.interp(time, at[first], share[first]), -1.1, 1.1))
+    return [c.name for c in trace.curves], {k: np.array(v).T for k, v in kinds.items()}
 
 
 def _unit(result: Identification, channel: str) -> str:

@@ -12,8 +12,8 @@ from heft.display import (
     Body,
     Curve,
     Plot,
-    Scene,
     Series,
+    Sticks,
     Table,
     Trace,
     bones,
@@ -22,6 +22,7 @@ from heft.display import (
     page,
     placed,
     rounded,
+    solids,
     verdict,
 )
 from heft.dynamics import body_poses
@@ -100,7 +101,7 @@ def _withheld(payload: Payload, why: str | None) -> list[str]:
     return sentences
 
 
-def _of_joints(carried: Carried) -> tuple[Scene, list[Plot], str]:
+def _of_joints(carried: Carried) -> tuple[Sticks, list[Plot], str]:
     """Return the robot with its load, torques with and without it, and what it explains."""
     problem = with_gains(carried.loaded.problem, carried.calibrated.gains)
     robot, base = problem.plant.robot, problem.base
@@ -133,9 +134,10 @@ def _torque(loaded: Curve, alone: Curve, unit: str, log: str) -> Plot:
     return over_time(loaded, start, loaded.name, f"time {log}", label, other)
 
 
-def _holding(robot: Robot, pose: Array, carried: Carried) -> Scene:
+def _holding(robot: Robot, pose: Array, carried: Carried) -> Sticks:
     """Return the robot as a log found it, with the model file's links and the load."""
-    poses, bodies, lines = body_poses(robot.tree, pose), [], [*bones(robot, pose)]
+    poses, bodies = body_poses(robot.tree, pose), []
+    lines = [*bones(robot, poses)]
     for link in robot.links:
         own = [("before", link.written)] if link.given and link.body >= 0 else []
         for role, ten in [*own, *([("after", carried.ten)] if link.name == carried.frame else [])]:
@@ -145,11 +147,11 @@ def _holding(robot: Robot, pose: Array, carried: Carried) -> Scene:
                 begin = poses[link.body][:3, :3] @ link.translation + poses[link.body][:3, 3]
                 lines.append(np.concatenate([begin, shape[0]]))
             if shape is not None:
-                bodies.append(Body(name, role, *shape, 1.0))  # type: ignore[arg-type]
-    return Scene(f"The load at {carried.frame}", np.array(lines), tuple(bodies))
+                bodies.append(Body(name, role, *shape))  # type: ignore[arg-type]
+    return solids(f"The load at {carried.frame}", np.array(lines), bodies)
 
 
-def _of_sensor(payload: Payload, load: Weighed) -> tuple[Scene | None, list[Plot], str]:
+def _of_sensor(payload: Payload, load: Weighed) -> tuple[Sticks | None, list[Plot], str]:
     """Return the load at its sensor, wrenches measured and predicted, and what is left over."""
     _, wrench, time = load.windows
     predicted = wrench - load.residuals
@@ -169,9 +171,9 @@ def _of_sensor(payload: Payload, load: Weighed) -> tuple[Scene | None, list[Plot
     if not np.isfinite(payload.com).all():
         return None, plots, sentence
     lines = [[*np.zeros(3), *payload.com]]
-    bodies = () if shape is None else (Body("load", "after", *shape, 1.0),)
+    bodies = () if shape is None else (Body("load", "after", *shape),)
     return (
-        Scene(f"The centre of mass from {payload.frame}", np.array(lines), bodies),
+        solids(f"The centre of mass from {payload.frame}", np.array(lines), bodies),
         plots,
         sentence,
     )
