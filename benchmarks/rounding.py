@@ -3,7 +3,9 @@
 For every URDF of `example-robot-data`, with the `rpy` of its joints as written and rounded to 5, 4,
 3 and 2 decimals: the number of base parameters (without drives), the largest share left of a
 column that counts as dependent, over the rounding error of the angles, and the least share of one
-that counts. `SHARE_PER_RADIAN` in `plants/robot.py` must be above the former.
+that counts. `SHARE_PER_RADIAN` in `plants/robot.py` must be above the former. The latter is the
+robot's, not heft's: with exact angles the PR2 has a column of which others leave .0012, and that is
+to count. So it has no bound but the rank, which must be that of the file as written.
 
     python -m benchmarks.rounding [--store]
 """
@@ -16,7 +18,7 @@ from collections.abc import Iterator
 from tests import robots
 
 from benchmarks.program import benchmark
-from benchmarks.results_file import Row, at_least, at_most
+from benchmarks.results_file import Row, at_most
 from heft.models import Robot
 from heft.models.options import JointOptions, Options
 from heft.plants import RobotPlant, structural_base
@@ -71,12 +73,12 @@ def main() -> Iterator[Row]:
         name = "as written" if digits is None else f"{digits} decimals"
         astray = sum(rank != exact[file] for file, _, rank, _, _ in mine)
         ratios = [gap[0] / error for *_, error, gap in mine if error > 1e-8]
-        least = min(gap[1] for *_, gap in mine)
+        least, whose = min((gap[1], file) for file, *_, gap in mine)
         largest = max(ratios, default=0.0)
         yield at_most(f"{name}: files of another rank, of {len(mine)}", astray, "", 0)
         title = f"{name}: share left by the angles' error"
         yield at_most(title, largest, "1/rad", SHARE_PER_RADIAN)
-        yield at_least(f"{name}: least share of a column that counts", least, "", 0.1)
+        yield Row(f"{name}: least share of a column that counts", least, "", against=whose)
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def predicted(found: Identification, motion: ExactMotion) -> tuple[Array, Array,
         parts = list(
             undelayed.predictions(Recording.from_arrays(motion.time, "other", q=positions))
         )
-    time, effort, _, std = (np.concatenate(p) for p in zip(*parts, strict=True))
+    time, effort, _, std, _ = (np.concatenate(p) for p in zip(*parts, strict=True))
     return time, effort, std
 
 

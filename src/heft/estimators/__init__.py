@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .estimate import Estimate, Estimator, FromInformation, Method, Noise, Polish
     from .problem import Problem, Residuals, Rows, mixes_channels
     from .least_squares import LeastSquares, VarianceComponents, estimate_at
+    from .term_sizes import evident_variances, with_term_sizes
     from .essential import BackwardElimination, Essential, ModelDifference, StandardEstimate
     from .essential import TruncatedRegressor, back_projection, backward_elimination
     from .essential import essential_standard

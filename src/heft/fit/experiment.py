@@ -23,6 +23,7 @@ from heft.estimators import (
     Estimator,
     LeastSquares,
     PhysicallyConsistent,
+    with_term_sizes,
 )
 from heft.information import ChannelRows, DataRank, Information, Labels, data_rank
 from heft.plants import Plant, Problem, RobotPlant, UnsureGainsPlant, point_moments
@@ -182,11 +183,11 @@ def fit_experiment(
             pairs = zip(moments, earlier.moments, strict=True)
             moments = tuple(np.vstack(pair) for pair in pairs)
         others = [m[len(blocks) :] for m in moments]
-        weights = estimate.fit_weights
-        without = Block.of(blocks, weights, estimate.fitted, None, others)
         functions = _functions(problem.plant, widened.parameters.labels)
-        deviations = settings.jackknife.of_base(widened, without)
-        estimate = widened.at_least(deviations, functions)
+        held = with_term_sizes(solver, widened, functions)
+        without = Block.of(blocks, estimate.fit_weights, held.fitted, None, others)
+        deviations = settings.jackknife.of_base(held, without)
+        estimate = replace(widened, parameters=held.at_least(deviations, functions).parameters)
     estimate = replace(estimate, rank=rank)
     if isinstance(chosen, Essential):
         progress("dropping base parameters that are not essential")
