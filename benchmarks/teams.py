@@ -302,7 +302,7 @@ def main(*, seeds: int = 20, development: bool = False) -> Iterator[Row]:
     first = 0 if development else FIRST
     yield from offsets(range(first, first + seeds))
     yield from slow(range(first, first + 2 * seeds))
-    yield from nodes_against_logs(range(first, first + seeds // 4 or 1))
+    yield from nodes_against_logs(range(first, first + max(seeds // 4, 1)))
 
 
 if __name__ == "__main__":
