@@ -77,7 +77,7 @@ def scored(item: tuple[str, int]) -> Array:
 
 
 @benchmark({"seeds": 1, "jobs": 1, "PERIODS": 2, "CASES": dict(list(CASES.items())[:1])})
-def main(*, seeds: int = 20, jobs: int = 2) -> Iterator[Row]:
+def main(*, seeds: int = 40, jobs: int = 2) -> Iterator[Row]:
     """Yield the rows.
 
     Args:

@@ -237,7 +237,9 @@ def record(pair: Pair, how: Record, folder: Path, seed: int) -> list[Path]:
             waits = np.maximum.accumulate(
                 time + how.reception * rng.uniform(0.0, 1.0, len(time)) ** 3
             )
-            time = waits + 1e-6 * np.arange(len(time)) * (np.diff(waits, prepend=-1.0) <= 0.0)
+            place = np.arange(len(time))
+            begun = np.where(np.diff(waits, prepend=-1.0) > 0.0, place, 0)  # of its burst
+            time = waits + 1e-6 * (place - np.maximum.accumulate(begun))
         log = Messages()
         space = f"/{name}" if how.one_bag else ""
         for n, stamp in enumerate((START + np.round(1e9 * time).astype(int)).tolist()):

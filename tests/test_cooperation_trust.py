@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.teams import scored, untared
 from scipy.spatial.transform import Rotation
 
 from heft.applications.cooperation import (
@@ -22,7 +23,7 @@ from heft.applications.cooperation.method import CooperativeRun
 from heft.applications.cooperation.window_stream import windows_of
 from heft.applications.cooperation.windows import PoseBelief, composed, difference, moved
 from heft.information import Graph, inertia
-from heft.simulation import SimulatedTeam, TeamMotion, TeamNoise
+from heft.simulation import SimulatedTeam, Team, TeamMotion, TeamNoise
 from tests.teams import SHORT, pose, signals
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -154,6 +155,15 @@ def test_offsets_of_wrenches_are_estimated_with_the_load_and_outlive_it() -> Non
         assert np.trace(found.known[-1].offset[1]) < np.trace(before.offset[1])
         assert squared_error(team, before) < 2.5
     assert 0.3 < np.mean(squared) < 1.7
+
+
+def test_two_robots_are_nearly_as_sure_as_their_sensors_allow() -> None:
+    """Weighed as if no noise cancelled from window to window it is 1.5 times the bound."""
+    team = Team(2, duration=20.0, changes=(), masses=(2.0,), noise=QUIET).run(11)
+    score = scored(team, untared(signals(team), 11))
+    assert score is not None and score.bound is not None
+    assert 0.95 < np.sqrt(np.mean((score.std / score.bound) ** 2)) < 1.4
+    assert np.mean((score.error / score.std) ** 2) < 2.5
 
 
 def test_slow_motion_leads_to_no_false_optimum_and_wrenches_tell_poses() -> None:

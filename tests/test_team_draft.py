@@ -10,7 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heft.applications.cooperation import check_team_files, draft_team, identify_team_files
+from heft.applications.cooperation import (
+    TeamFound,
+    check_team_files,
+    draft_team,
+    identify_team_files,
+)
 from heft.applications.cooperation.clocks import lateness
 from heft.cli import main
 from heft.errors import InvalidRecording, InvalidSetting
@@ -27,8 +32,7 @@ def drafted(folder: Path, how: Record, **model: str) -> Path:
     return folder / "team.toml"
 
 
-def finds_the_load(team: Path, frame: str = "tool0") -> None:
-    found = identify_team_files(team)
+def finds_the_load(found: TeamFound, frame: str = "tool0") -> None:
     load = found.load(0)
     centre, _, between = PAIR.truth(frame)
     assert found.verdict == "good" and load is not None and load.std is not None
@@ -47,7 +51,7 @@ def test_one_bag_of_two_arms_is_two_robots_by_their_namespaces(
         [f"/{name}/joint_states", f"/{name}/wrench"] for name in ("left", "right")
     ]
     assert check_team_files(tmp_path).spoilt is False
-    finds_the_load(tmp_path)
+    finds_the_load(identify_team_files(tmp_path))
 
 
 def test_bags_that_begin_apart_with_a_wrench_in_another_links_frame(tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_bags_that_begin_apart_with_a_wrench_in_another_links_frame(tmp_path: Pa
     text = team.read_text()
     assert text.count('link = "ft_sensor"\n') == 2 and "12.29 s together" in text
     assert "3.7013 to 19.6933 s" in text and "CHECK:" not in text
-    finds_the_load(team, "ft_sensor")
+    finds_the_load(identify_team_files(team), "ft_sensor")
 
 
 @pytest.mark.parametrize("sign", ["both", "right"])
@@ -85,7 +89,7 @@ def test_opposite_wrenches_are_told_by_physics_with_what_cures_them(
         team.write_text(team.read_text().replace("# reaction", "reaction"))
     else:
         team.write_text(first + 'name = "right"' + right)
-    finds_the_load(team)
+    finds_the_load(identify_team_files(team))
 
 
 @pytest.mark.parametrize("axes", ['"-y", "x", "z"', '"y", "x", "-z"', '"z", "y", "x"'])
@@ -103,17 +107,27 @@ def test_a_wrench_sensor_in_other_axes_is_named_with_the_line_that_cures_it(
     assert found.verdict == "poor" and found.stated_load(0) is None and not found.changes
 
 
-@pytest.mark.parametrize("how", [Record(12.0, reception=5e-3), Record(12.0, jitter=1e-3)])
-def test_stamps_of_reception_are_told_from_true_ones_that_jitter(
-    how: Record, tmp_path: Path
+@pytest.mark.parametrize(
+    ("how", "late"),
+    [
+        (Record(12.0, jitter=1e-3), None),
+        (Record(12.0, reception=5e-3), 0.283 * 5e-3),  # the deviation of a uniform variable's cube
+        # bursts longer than a step
+        (Record(8.0, 250.0, reception=5e-3), 0.283 * 5e-3),
+        (Record(6.0, 500.0, reception=5e-3), 0.283 * 5e-3),
+    ],
+)
+def test_stamps_of_reception_are_told_from_true_ones_that_jitter_and_numbers_hold(
+    how: Record, late: float | None, tmp_path: Path
 ) -> None:
     found = identify_team_files(drafted(tmp_path, how))
     told = [f for f in found.findings() if f.name == "stamps of reception"]
-    assert [f.about for f in told] == (["left", "right"] if how.reception else [])
-    for finding in told:  # of a uniform variable's cube the deviation is .283
-        assert finding.evidence["late_s"] == pytest.approx(0.283 * how.reception, rel=0.15)
+    assert [f.about for f in told] == (["left", "right"] if late else [])
+    for finding in told:
+        assert finding.evidence["late_s"] == pytest.approx(late, rel=0.15)
         assert finding.evidence["noise_N"] == pytest.approx(0.2, rel=0.1)
         assert "N of noise" in finding.message and finding.severity == "tells"
+    finds_the_load(found)
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.998, 0.95, 0.5])
@@ -155,7 +169,7 @@ def test_a_frozen_wrench_an_untared_one_and_a_hole_are_told(tmp_path: Path) -> N
     assert (
         found["gaps"].about == "right, t" and abs(found["gaps"].evidence["longest_s"] - 1.5) < 0.1
     )
-    finds_the_load(team)
+    finds_the_load(identify_team_files(team))
 
 
 def test_a_draft_is_refused_where_it_could_not_be_filled_in(tmp_path: Path) -> None:

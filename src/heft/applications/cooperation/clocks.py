@@ -1,7 +1,7 @@
 """Clocks of robots that hold one body: |ω|² is the same in every frame, so it tells when it was.
 
 Least squares of `|ω_i|²(t) = |ω_j|²(t + δ) + c`, both through a window, by Gauss and Newton's steps
-in δ; c takes what noise adds to a square. Of whole signals, or of a team's windows as they come.
+in δ; c takes what noise adds to a square. Of windows, of whole logs or as they come.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from scipy.interpolate import CubicSpline
 
 from heft.arrays import Array
 from heft.information import Graph
 
 from .replication import ABSENT, WIDTH, Replica
 from .signals import ContactSignals, usual_step
-from .window_stream import WindowSettings
-from .windows import SIZE, SQUARES
+from .window_stream import WindowSettings, windows_of
+from .windows import SIZE, SQUARES, Windows
 
 # windows through which Lagrange's polynomial goes, the last before a time being 0
 NEAR = [range(first, first + 6) for first in (-2, -1, -3, -4, 0)]
@@ -29,7 +30,7 @@ NEAR = [range(first, first + 6) for first in (-2, -1, -3, -4, 0)]
 class ClockSettings:
     """Settings of the comparison of clocks."""
 
-    window: float = 0.3  # of the low-pass [s]
+    window: float = 0.3  # time that neighbouring windows share [s]
     most: float = 0.5  # largest offset that is looked for [s]
     least: float = 5e-4  # offsets below this are left [s]
     sure: float = 4.0  # offsets below so many standard deviations are left, too
@@ -48,37 +49,41 @@ class ClockOffset:
 
 
 def clock_offset(
-    one: ContactSignals, other: ContactSignals, settings: ClockSettings = ClockSettings()
+    one: Windows, other: Windows, settings: ClockSettings = ClockSettings()
 ) -> ClockOffset:
     """Return the offset of another robot's clock that best aligns |ω|² of both.
 
     Args:
-        other: Another robot's signals, in the time of its own clock.
+        other: Another robot's windows, in the time of its own clock.
     """
-    step = usual_step(one.time)
-    spread = max(round(settings.window / step), 1)  # neighbours share a window's noise
-    first, second = (_squares(k, settings.window) for k in (one, other))
-    return offset_of_squares(first, second, spread, settings)
+    squares = []
+    for part in (one, other):
+        good = np.isfinite(part.motion).all(axis=1)
+        squares.append((part.time[good], part.motion[good, SQUARES][:, :3].sum(axis=1)))
+    return offset_of_squares(squares[0], squares[1], settings)
 
 
 def offset_of_squares(
-    one: tuple[Array, Array], other: tuple[Array, Array], spread: int, settings: ClockSettings
+    one: tuple[Array, Array], other: tuple[Array, Array], settings: ClockSettings
 ) -> ClockOffset:
-    """Return the offset of another robot's clock that best aligns |ω|² through windows.
+    """Return the offset of another robot's clock that best aligns |ω|² of windows.
 
     Args:
-        one: Times [s] and |ω|² through a window [rad²/s²], shape (K,) each.
+        one: Times [s] and |ω|² of windows [rad²/s²], shape (K,) each.
         other: Likewise of the other robot, in the time of its own clock.
-        spread: Number of neighbouring windows that share noise.
     """
     (t, f), (s, g) = one, other
-    slope_of_g = np.gradient(g, s)
+    if min(len(t), len(s)) < 4:
+        return ClockOffset(0.0, np.inf)
+    step = usual_step(s)
+    spread = max(round(settings.window / step), 1)  # neighbours share noise
+    curve, holes = CubicSpline(s, g), np.diff(s) > 1.5 * step
     offset, std = 0.0, np.inf
     for _ in range(settings.steps):
         inside = (t + offset > s[0]) & (t + offset < s[-1])
+        inside[inside] = ~holes[np.searchsorted(s, t[inside] + offset) - 1]
         at = t[inside] + offset
-        slope = np.interp(at, s, slope_of_g)
-        rest = f[inside] - np.interp(at, s, g)
+        slope, rest = curve(at, 1), f[inside] - curve(at)
         slope, rest = slope - slope.mean(), rest - rest.mean()
         information = float(slope @ slope)
         if information <= 0.0:
@@ -89,17 +94,6 @@ def offset_of_squares(
         if abs(change) < 1e-3 * std + 1e-9:
             break
     return ClockOffset(offset, std)
-
-
-def _squares(signals: ContactSignals, window: float) -> tuple[Array, Array]:
-    """Return times [s] and low-pass filtered |ω|² [rad²/s²], shape (K,) each."""
-    step = usual_step(signals.time)
-    count = max(round(window / step), 1)
-    weight = 1.0 - np.cos(2.0 * np.pi * (np.arange(count) + 0.5) / count)
-    squares = np.sum(signals.angular_velocity**2, axis=1)
-    passed = np.convolve(squares, weight / weight.sum(), mode="valid")
-    time = np.convolve(signals.time, np.full(count, 1.0 / count), mode="valid")
-    return time, passed
 
 
 def on_one_clock(
@@ -114,14 +108,14 @@ def on_one_clock(
     Returns:
         The signals, and by robot the offset of its clock that was taken away.
     """
-    total = {0: ClockOffset(0.0, 0.0)}
+    total, parts = {0: ClockOffset(0.0, 0.0)}, windows_of(team)
     todo = [0]
     while todo:
         i = todo.pop(0)
         for j in graph.neighbours[i]:
             if j in total:
                 continue
-            estimate = clock_offset(team[i], team[j], settings)
+            estimate = clock_offset(parts[i], parts[j], settings)
             std = float(np.hypot(total[i].std, estimate.std))
             total[j] = ClockOffset(total[i].offset + estimate.offset, std)
             todo.append(j)
@@ -157,8 +151,10 @@ def lateness(time: Array) -> float:
     line = np.vander(np.arange(size), 2)
     rest = pieces.T - line @ np.linalg.lstsq(line, pieces.T)[0]
     rms = float(np.sqrt(np.mean(rest**2)))
-    # Noise of both sides has a skewness of 0, an exponential delay one of 2
-    return rms if rms > 0.01 * step and np.mean(rest**3) > 0.5 * rms**3 else 0.0
+    # Noise of both sides has a skewness of 0, an exponential delay one of 2; bursts longer than a
+    # step make a sawtooth, which has next to none, but no sensor samples at once what they bring
+    at_once = np.mean(np.diff(pieces) < 0.05 * step) > 0.02
+    return rms if rms > 0.01 * step and (at_once or np.mean(rest**3) > 0.5 * rms**3) else 0.0
 
 
 class TeamClocks:
@@ -190,14 +186,13 @@ class TeamClocks:
         if len(good) < 2:
             return False
         time = self.windows.stride * (np.array(good) - good[0]).astype(float)
-        spread = max(round(self.windows.length / self.windows.stride), 1)
         # Of ω ωᵀ the diagonal comes first.
         squares = [
             np.array([replica.windows[o][n][SQUARES][:3].sum() for n in good]) for o in origins
         ]
         new = False
         for origin, own in zip(origins[1:], squares[1:], strict=True):
-            estimate = offset_of_squares((time, squares[0]), (time, own), spread, self.settings)
+            estimate = offset_of_squares((time, squares[0]), (time, own), self.settings)
             offset = estimate.offset + self.offset(origins[0])
             shift = abs(offset - self.offset(origin))
             if shift > max(self.settings.least, self.settings.sure * estimate.std):

@@ -392,6 +392,7 @@ class CooperativeRun:
             self.current, self.fitted = self._known(end), None
         else:
             (values, _, misfit), covariance = estimate, self.covariance
+            _, _, values, _ = self._with_poses(moments, self.loaded, values, self.poses)
             self.fitted, size = (values, covariance), len(self.space.load)
             (mean, root), behind = sums.offset, covariance[size:, size:]
             self.current = replace(
@@ -427,53 +428,56 @@ class CooperativeRun:
         return replace(nothing, doubts=agreed.doubts)
 
     def _with_poses(
-        self, moments: Array, windows: int, values: Array
+        self, moments: Array, windows: int, values: Array, fixed: Mapping[int, Pose] | None = None
     ) -> tuple[float, dict[int, Pose], Array, Array | None]:
         """Return cost, poses, π with offsets by motions and wrenches together, and covariance.
 
         What motions tell of the poses is a prior, and wrenches tell of them what they leave over.
         A residual is linear in a row of all, so that the likelihood is of the rows' moments alone.
+        It weighs by the noise that sums over neighbours have (see `_slow`): what a window's has
+        beyond is known on average, and taken off.
         The covariance, of π and offsets, is None where not told.
 
         Args:
             moments: Rows with the load, or a factor of them, shape (any, 24 n + 1).
             windows: How many.
             values: Initial π and offsets.
+            fixed: Poses that stay as they are; all are estimated if None, and only then is the
+                covariance that of poses unknown.
         """
         agreed, own, weight = self.agreed, np.eye(moments.shape[1]), self.overlap
-        names, used = sorted(agreed.poses)[1:], list(self.space.pose)
-        pose_weight = np.linalg.inv(self._pose_spread())
+        names, used = [] if fixed else sorted(agreed.poses)[1:], list(self.space.pose)
+        pose_weight = np.zeros((0, 0)) if fixed else np.linalg.inv(self._pose_spread())
         noise = block_diag(*(m for p in self.parts for m in (p.spread, p.wrench_spread)), 0.0)
-        slow_noise, rows, count = self._slow(moments, noise), moments.T @ moments, len(values)
+        slow, rows, count = self._slow(moments, noise), moments.T @ moments, len(values)
+        beyond = rows - windows * (noise - slow)  # as if noise were the slow one
 
         def at(poses: Mapping[int, Pose], values: Array) -> tuple[float, LoadInformation, Array]:
             """Return the cost, the load of rows of one, and how far poses are from the prior's."""
-            load = self._load(own, windows, self._sums(poses))
+            load = self._load(own, windows, self._agreed_sums() if fixed else self._sums(poses))
             assert load.belief is not None
             residual = load.residual(values)
             apart = np.ravel([difference(agreed.poses[j], poses[j])[used] for j in names])
             off = load.belief.residuals(values)
-            spread = residual.T @ noise @ residual
-            cost = np.trace(np.linalg.solve(spread, residual.T @ rows @ residual))
+            spread = residual.T @ slow @ residual
+            cost = np.trace(np.linalg.solve(spread, residual.T @ beyond @ residual))
             return float(cost + weight * (apart @ pose_weight @ apart + off @ off)), load, apart
 
-        poses: dict[int, Pose] = dict(agreed.poses)
+        poses: dict[int, Pose] = dict(fixed or agreed.poses)
         cost, load, apart = at(poses, values)
         for _ in range(30):  # of Gauss and Newton, at most
             assert load.belief is not None
             residual = load.residual(values)
             by_pose = [self._pose_slopes(poses, j, load, values) for j in names]
             slopes = np.concatenate([-load.regressor(load.motion), *by_pose], axis=2)
-            inverse_spread = np.linalg.inv(residual.T @ noise @ residual)
-            likely = own - residual @ inverse_spread @ residual.T @ noise
-            both = np.einsum("ij,ajp->aip", inverse_spread, slopes)
-
-            def moment(second: Array, one: Array = slopes, right: Array = both) -> Array:
-                return np.asarray(np.einsum("aip,ab,biq->pq", one, second, right, optimize=True))
-
-            seen, J = likely.T @ rows @ likely, load.belief.jacobian(values)
-            observed, known = moment(seen), block_diag(J.T @ J, pose_weight)
-            down = -np.einsum("ai,aip->p", likely.T @ rows @ residual, both)
+            inverse_spread = np.linalg.inv(residual.T @ slow @ residual)
+            likely = own - residual @ inverse_spread @ residual.T @ slow
+            seen = np.tensordot(likely, slopes, 1)
+            both = np.einsum("ij,ajp->aip", inverse_spread, seen)
+            observed = np.einsum("aip,ab,biq->pq", seen, rows, both, optimize=True)
+            J = load.belief.jacobian(values)
+            known = block_diag(J.T @ J, pose_weight)
+            down = -np.einsum("ai,aip->p", beyond @ residual, both)
             prior = [J.T @ load.belief.residuals(values), pose_weight @ apart]
             down -= weight * np.concatenate(prior)
             step = np.linalg.solve(observed + weight * known, down)
@@ -491,13 +495,9 @@ class CooperativeRun:
                 values = values + share * step[:count]
             if gained < 1e-2 * weight:  # of χ²
                 break
-        in_row = np.einsum("ij,ajp->aip", residual.T @ slow_noise @ residual, both)
+        of_noise = np.einsum("aip,ab,biq->pq", seen, windows * noise, both, optimize=True)
         covariance = measured_regressor_covariance(
-            observed / weight,
-            moment(windows * noise @ likely) / weight,
-            windows / weight,
-            known,
-            moment(seen, both, in_row) / weight,
+            observed / weight, of_noise / weight, windows / weight, known
         )
         grown = None if covariance is None else covariance[:count, :count]
         return cost, poses, values, grown

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording
@@ -177,8 +176,4 @@ def at_one_time(team: Sequence[ContactSignals]) -> list[ContactSignals]:
     begin, end = together(team)
     count = int((end - begin) / step * (1.0 + 1e-12)) + 1
     time = np.asarray(begin + step * np.arange(count), dtype=np.float64)
-    return [s if _same(s.time, time) else s.at(time) for s in team]
-
-
-def _same(one: Array, other: Array) -> bool:
-    return len(one) == len(other) and bool(np.abs(one - other).max() < 1e-6)
+    return [s.at(time) for s in team]
