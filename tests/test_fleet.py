@@ -695,6 +695,19 @@ def test_a_slope_is_found_with_its_onset_and_interval() -> None:
     assert 0.91 < inside / len(values) < 0.99
 
 
+def test_a_slope_that_began_where_the_search_ends_is_not_pushed_to_one_side() -> None:
+    usual, search = DayToDay(0.03, 0.5), ChangeSearch()
+    after = int(search.recent)
+    values = drawn(90 + after, 300, 0.5, 0.03, np.random.default_rng(6))
+    values[:, 90:] += 0.01 / 7.0 * np.arange(1, after + 1)
+    found = [c for v in values if (c := search.of(series(v), usual)) and c.kind == "slope"]
+    assert len(found) > 270
+    away = np.array([c.size for c in found]) - 0.01
+    assert abs(away.mean()) < 3.0 * away.std() / np.sqrt(len(away))
+    for outside in ([c.low > 0.01 for c in found], [c.high < 0.01 for c in found]):
+        assert 0.0 < np.mean(outside) < 0.05
+
+
 def test_a_short_series_has_no_change() -> None:
     assert ChangeSearch().of(series(np.ones(10)), DayToDay(0.03, 0.5)) is None
 
