@@ -231,9 +231,9 @@ class ChangeSearch:
 def _sizes(scores: Array, lengths: Array) -> list[float]:
     """Return the lower end, median and upper end of a change's size, its onset integrated out.
 
-    Of each onset the size is normal, and onsets are as likely as their scores, all being alike
-    before: as dense as their columns' directions, which a longer column does not make likelier.
-    Onsets earlier than are looked for belong to it: without them sizes are pushed to one side.
+    Of one onset the size is normal, `scores / lengths` with deviation 1 / lengths. Onsets weigh as
+    they are likely, none before another, where sizes in units of that deviation are alike likely.
+    Onsets older than changes are told of belong to it: without them sizes are pushed to one side.
     """
     weights = np.exp((scores**2 - np.max(scores**2)) / 2.0)
     weights /= weights.sum()

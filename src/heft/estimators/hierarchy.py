@@ -10,12 +10,14 @@ steps in closed form. Where robots tell little, the law tells the rest; how stro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from heft.arrays import Array
 
 FEWEST = 3  # robots, from which on their scatter is known
+TOGETHER = 50  # robots whose matrices are inverted at a time, for the sake of memory
 LEAST = 1e-6  # scatter, as a share of what is seen at first, so that it never is exactly 0
 MOST_ODD = 20.0  # of squared deviations, three deviations of a normal number
 USUAL = 1.8  # deviations from the mean, beyond which a robot is odd and its prior weaker
@@ -25,6 +27,7 @@ USUAL = 1.8  # deviations from the mean, beyond which a robot is odd and its pri
 class TypeLaw:
     """The law of a type's numbers."""
 
+    most: ClassVar[int] = 400  # robots, which are enough to learn from
     mean: Array  # μ, shape (q,)
     mean_std: Array  # its standard deviation, shape (q,)
     scatter: Array  # standard deviation between robots, the root of Λ, shape (q,)
@@ -43,7 +46,7 @@ class TypeLaw:
         """
         if len(values) < FEWEST:
             return None
-        every = -(-len(values) // 400)  # robots are enough to learn from
+        every = -(-len(values) // TypeLaw.most)
         values, covariances = values[::every], covariances[::every]
         errors = np.diagonal(covariances, axis1=1, axis2=2)
         # Units of what is seen at first: numbers are of many sizes.
@@ -52,14 +55,17 @@ class TypeLaw:
         unit = np.maximum(unit, 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300))
         x, C = values / unit, covariances / unit[:, None] / unit
         diagonal = np.maximum(np.mean(_clipped(x - np.median(x, axis=0)), axis=0), LEAST)
-        identity = np.eye(x.shape[1])
+        identity, gain = np.eye(x.shape[1]), np.empty_like(C)
+        parts = [slice(k, k + TOGETHER) for k in range(0, len(x), TOGETHER)]
         for _ in range(80):  # of the expectation maximisation
-            gain = np.linalg.inv(C + diagonal * identity)
+            for part in parts:
+                gain[part] = np.linalg.inv(C[part] + diagonal * identity)
             spread = np.linalg.inv(gain.sum(axis=0))
             mean = spread @ np.einsum("nij,nj->i", gain, x)
             pull = np.einsum("nij,nj->ni", gain, x - mean)
             # Of u given all: mean Λ V⁻¹ (x̂ − μ), variance Λ − Λ V⁻¹ Λ + Λ V⁻¹ S V⁻¹ Λ.
-            precision = np.einsum("nii->ni", gain) - np.einsum("nij,jk,nki->ni", gain, spread, gain)
+            of_mean = [np.sum((gain[part] @ spread) * gain[part], axis=-1) for part in parts]
+            precision = np.einsum("nii->ni", gain) - np.concatenate(of_mean)
             expected = _clipped(diagonal * pull) + diagonal - diagonal**2 * precision
             diagonal = np.maximum(expected.mean(axis=0), LEAST)
         deviations = np.sqrt(np.diag(spread)) * unit

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -16,7 +17,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
+from tempfile import TemporaryFile
+from typing import IO, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -117,6 +119,34 @@ class RobotAnswer:
     # of each drive, mean of the day's logs that tell it, shape (n, drives) [°C]; else NaN
     temperature: Array
     whole: Answer  # of all days that were not left out
+
+
+@dataclass(frozen=True)
+class Shelf(Generic[Made]):
+    """A list whose items are in a nameless file: of many large ones, one is in memory at a time."""
+
+    file: IO[bytes]
+    places: Sequence[int]  # where the items begin
+
+    @staticmethod
+    def on(folder: Path) -> Shelf[Made]:
+        """Return an empty one, whose file is on the disk of a folder and ends with its last use."""
+        return Shelf(TemporaryFile(dir=folder), ())
+
+    def put(self, item: Made) -> int:
+        """Write an item, and return where it begins."""
+        place = self.file.seek(0, os.SEEK_END)
+        pickle.dump(item, self.file, pickle.HIGHEST_PROTOCOL)
+        return place
+
+    def __iter__(self) -> Iterator[Made]:
+        """Yield the items, read anew."""
+        return map(self.at, self.places)
+
+    def at(self, place: int) -> Made:
+        """Return the item that begins there."""
+        self.file.seek(place)
+        return cast(Made, pickle.load(self.file))
 
 
 def folded(task: Task) -> _Read:
