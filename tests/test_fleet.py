@@ -35,7 +35,7 @@ from heft.files import locked
 
 from .browser import barriers, browser, opened
 from .deadly import chosen_or_dead, folded_or_dead
-from .fleets import SimulatedType, scaled_torque, write_table
+from .fleets import SimulatedType, multiply, peak_memory, scaled_torque, write_table
 from .object_store import Bucket, s3
 
 DAYS = [f"2026-03-{day:02d}" for day in range(1, 6)]
@@ -336,6 +336,13 @@ def test_bad_logs_are_named_and_the_rest_goes_on(place: Path, out: Path, tmp_pat
     with pytest.raises(InvalidRecording) as refused:
         identify(robots, tmp_path / "fleet", replace(THREADS, strict=True))
     assert "double/SN" in str(refused.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="NO /proc: memory stays unmeasured")
+def test_many_robots_take_hardly_more_memory_than_few(place: Path, out: Path) -> None:
+    few, many = (peak_memory(*multiply(place, out, count, 12), jobs=2) for count in (20, 200))
+    assert few < 300.0
+    assert many - few < 8.0  # [MB], of 180 robots more
 
 
 def test_a_log_without_a_day_is_refused(place: Path, tmp_path: Path) -> None:

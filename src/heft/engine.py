@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 # many heaps threads share.
 TRIM_THRESHOLD, MMAP_THRESHOLD, MOST_HEAPS = -1, -3, -8
 KEPT_BYTES = 2**31 - 1  # the most that it takes
-AHEAD = 4  # pieces of work a process that are handed over, so that none waits
+AHEAD = 2  # pieces of work a processor that are handed over, so that none waits
 
 
 def keep_freed_memory() -> None:

@@ -176,7 +176,7 @@ class _Together:
         return _Together(self.days, self.values[kept], self.std[kept], self.shared[kept])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """The likeliest change of a series, and how likely less than it is by chance."""
 

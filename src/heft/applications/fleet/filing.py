@@ -122,7 +122,7 @@ def misfiled(
     summed = {(a.type, a.robot): k for a, k in zip(answers, answers.places, strict=True)}
     logs: dict[tuple[str, str], list[Log]] = {}
     for log in catalog.logs:
-        if log.name in read.digests or (log.type, log.robot) not in summed:
+        if log in read.digests or (log.type, log.robot) not in summed:
             logs.setdefault((log.type, log.robot), []).append(log)
     ordinary: dict[str, list[int]] = {}
     suspects = logs.keys() - summed.keys()
@@ -175,8 +175,8 @@ def _residual(answer: Answer, its: Prepared) -> float:
 def law_of(answers: Shelf[RobotAnswer]) -> TypeLaw | None:
     """Return the law of a type's robots; None if they are too few."""
     every = max(-(-len(answers.places) // TypeLaw.most), 1)
-    own = [a.whole for a in replace(answers, places=answers.places[::every])]
-    return TypeLaw.of(np.array([a.values for a in own]), np.array([a.covariance for a in own]))
+    chosen = replace(answers, places=answers.places[::every])
+    return TypeLaw.of([a.whole.values for a in chosen], [a.whole.covariance for a in chosen])
 
 
 def _odd(answers: Shelf[RobotAnswer]) -> list[bool]:
@@ -214,7 +214,7 @@ def _tried(
             )
     # once each: types that are prepared alike have the same work
     every = dict.fromkeys(chain.from_iterable(chain.from_iterable(tasks.values())))
-    digests = {task: read.digests.get(task.log.name, "") for task in every}
+    digests = {task: read.digests.get(task.log, "") for task in every}
     new = [t for t in every if not kept_of(t.kept, t.its, digests[t]).exists()]
     digests |= {task: made.digest for task, made in worked(folded, new, settings, deadly)}
 

@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -51,13 +52,14 @@ COLD = ("temperature", "at_reference", "at_reference_low", "at_reference_high")
 # of a robot's day: serial, number of logs, whether they are summed; values, deviations and `COLD`
 # of the type's quantities, shape (6, q)
 _RobotDay: TypeAlias = tuple[str, int, bool, Array]
+GROUP = 100  # robots of a day that are written together, a row group
 JUDGED = round(ChangeSearch.before + ChangeSearch.after)  # days from which on drift is judged
 NORMAL = 1.959963984540054  # deviations of a 95 % interval
 # what is said where no temperature is logged, or too few robots tell what it does
 WARMTH_UNKNOWN = "not parted from drift; warming moves viscous friction by 17 to 20 % on a UR arm"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Drift:
     """A change of a joint's friction."""
 
@@ -101,7 +103,7 @@ class TypeFindings:
     warmth: Mapping[str, TypeLaw]  # rise a kelvin, as a share, by quantity; none if not told
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class RobotFindings:
     """What is known of one robot."""
 
@@ -348,7 +350,7 @@ def warmth_and_scatter(
         for name, own in series.items():
             slopes = [slope for s in own if (slope := s.slope(usual)) is not None]
             values, variances = np.array(slopes).reshape(-1, 2).T
-            law = TypeLaw.of(values[:, None], variances[:, None, None])
+            law = TypeLaw.of([*values[:, None]], [*variances[:, None, None]])
             if law is not None:
                 laws[name] = law
     return usual, laws
@@ -493,7 +495,7 @@ def _date(ordinal: float) -> str:
 def write_history(fleet: Fleet, out: Path) -> None:
     """Write each robot's numbers of each day as Parquet, `type=TYPE/day=DAY/part.parquet`.
 
-    They are brought from robots to days in a file, and a day's are in memory at a time.
+    They are brought from robots to days in a file, of which `GROUP` robots are in memory at a time.
     """
     import pyarrow.parquet
 
@@ -507,8 +509,16 @@ def write_history(fleet: Fleet, out: Path) -> None:
             for day, places in days.items():
                 folder = new / f"type={kind}" / f"day={day}"
                 folder.mkdir(parents=True)
-                rows = _rows(of_type.its.told[0], [*replace(shelf, places=places)])
-                pyarrow.parquet.write_table(rows, folder / "part.parquet", compression="zstd")
+                parts = (
+                    _rows(of_type.its.told[0], [*replace(shelf, places=places[k : k + GROUP])])
+                    for k in range(0, len(places), GROUP)
+                )
+                first = next(parts)
+                with pyarrow.parquet.ParquetWriter(
+                    folder / "part.parquet", first.schema, compression="zstd"
+                ) as file:
+                    for part in chain([first], parts):
+                        file.write_table(part)
 
 
 def _by_day(of_type: TypeFindings, findings: RobotFindings) -> Iterator[tuple[str, _RobotDay]]:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -74,7 +74,7 @@ class FleetSettings:
         return connected(self.address, self.jobs) if self.engine == "ray" else nullcontext()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
     """One log to be folded by a worker."""
 
@@ -83,11 +83,12 @@ class Task:
     kept: Path  # folder of what is kept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Read:
     """What a worker says of a log: its hash and day, or why it cannot be used."""
 
     name: str
+    stamps: Sequence[Any] = ()  # by which it is known again
     digest: str = ""
     day: str | None = None
     reason: str | None = None
@@ -99,7 +100,7 @@ class RobotLogs:
 
     its: Prepared
     robot: str
-    days: tuple[tuple[str, tuple[str, ...]], ...]  # ascending, and each day's hashes
+    days: tuple[tuple[str, tuple[bytes, ...]], ...]  # ascending, and each day's hashes
     kept: Path
 
 
@@ -151,7 +152,7 @@ class Shelf(Generic[Made]):
 
 def folded(task: Task) -> _Read:
     """Fold one log and keep what it tells; a worker's work."""
-    its, name = task.its, task.log.name
+    its, name, stamps = task.its, task.log.name, _stamps(task.log.path)
     try:
         with at_hand(task.log.path) as log:
             digest, made = fold(log, its)
@@ -162,7 +163,7 @@ def folded(task: Task) -> _Read:
         put(new, path)
     except (HeftError, OSError, MemoryError, ArithmeticError, ValueError) as problem:
         return _Read(name, reason=_reason(problem))
-    return _Read(name, digest, made.day)
+    return _Read(name, stamps, digest, made.day)
 
 
 def deadly(task: Task) -> _Read:
@@ -170,8 +171,8 @@ def deadly(task: Task) -> _Read:
     return _Read(task.log.name, reason=f"{DEADLY} processes died reading it")
 
 
-def _place(kept: Path, key: str) -> Path:
-    return kept / key[:2] / f"{key}.npz"
+def _place(kept: Path, key: bytes) -> Path:
+    return kept / key[:1].hex() / f"{key.hex()}.npz"
 
 
 def kept_of(kept: Path, its: Prepared, digest: str) -> Path:
@@ -301,7 +302,7 @@ class Read:
     types: Mapping[str, Prepared]
     robots: tuple[RobotLogs, ...]
     refused: tuple[Refused, ...]
-    digests: Mapping[str, str]  # SHA-256 of each log that is summed, by its name
+    digests: Mapping[Log, str]  # SHA-256 of each log that is summed
     kept: Path
 
 
@@ -329,14 +330,13 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     reads: dict[str, _Read] = {}
     tasks = []
     for log in catalog.logs:
-        before, its = seen.get(log.name), types[log.type]
-        if before and before[0] == _stamps(log.path) and kept_of(kept, its, before[1]).exists():
-            reads[log.name] = _Read(log.name, before[1], before[2])
+        its, (before, digest, day) = types[log.type], json.loads(seen.get(log.name, "[0, 0, 0]"))
+        if before and before == _stamps(log.path) and kept_of(kept, its, digest).exists():
+            reads[log.name] = _Read(log.name, (), digest, day)
         else:
             tasks.append(Task(log, its, kept))
             seen.pop(log.name, None)
     progress(f"{len(catalog.logs)} logs, {len(reads)} of them known")
-    stamps = {task.log.name: _stamps(task.log.path) for task in tasks}
     begun = reported = time.monotonic()
     count = 0
     try:
@@ -345,7 +345,7 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
             if made.reason and settings.strict:
                 raise InvalidRecording(made.reason, argument=made.name)
             if not made.reason:
-                seen[made.name] = [stamps[made.name], made.digest, made.day]
+                seen[made.name] = json.dumps([made.stamps, made.digest, made.day])
             now = time.monotonic()
             if now - reported > 2.0:  # [s] between lines of progress
                 reported, rate = now, count / (now - begun)
@@ -354,8 +354,16 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     finally:  # also of a run that is interrupted
         for remaining in kept.glob("*/.*"):  # of a worker that was killed
             remaining.unlink()
-        write_text(out / SEEN, json.dumps(seen, indent=0, sort_keys=True))
+        write_text(out / SEEN, _lines(seen))
+        seen.clear()
     return _sorted(catalog, types, reads, kept, settings.strict)
+
+
+def _lines(seen: Mapping[str, str]) -> Iterator[str]:
+    """Yield an index as JSON, a log a line."""
+    for k, name in enumerate(sorted(seen)):
+        yield f"{',' if k else '{'}\n{json.dumps(name)}: {seen[name]}"
+    yield "\n}\n" if seen else "{}\n"
 
 
 def _folded(tasks: Sequence[Task], settings: FleetSettings) -> Iterator[_Read]:
@@ -388,12 +396,15 @@ def _stamps(place: Place) -> list[Any]:
     return [list(s) if s else None for s in OpenedFile.at(place).stamps]
 
 
-def _seen(out: Path) -> dict[str, Any]:
-    try:
-        made = json.loads((out / SEEN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # logs are hashed anew
-        return {}
-    return made if isinstance(made, dict) else {}
+def _seen(out: Path) -> dict[str, str]:
+    """Return what `_lines` wrote: stamps, hash and day of each log as JSON, which is compact."""
+    seen, decode = dict[str, str](), json.JSONDecoder().raw_decode
+    with suppress(OSError, ValueError), (out / SEEN).open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith(("]\n", "],\n")):  # else logs are hashed anew
+                name, end = decode(line)
+                seen[name] = line[end + 2 :].rstrip(",\n")
+    return seen
 
 
 @dataclass(frozen=True)
@@ -462,19 +473,19 @@ def _preparation(
 def _sorted(
     catalog: Catalog,
     types: Mapping[str, Prepared],
-    reads: Mapping[str, _Read],
+    reads: dict[str, _Read],
     kept: Path,
     strict: bool,
 ) -> Read:
     """Return which logs are summed for which robot and day, and which are not."""
     refused: list[Refused] = []
-    days: dict[tuple[str, str], dict[str, list[str]]] = {}
-    owner: dict[str, Log] = {}
-    digests: dict[str, str] = {}
+    days: dict[tuple[str, str], dict[str, list[bytes]]] = {}
+    owner: dict[bytes, Log] = {}
+    digests: dict[Log, str] = {}
     for log in catalog.logs:
-        made = reads[log.name]
+        made = reads.pop(log.name)
         day, reason = log.day or made.day, made.reason
-        key = "" if reason else types[log.type].key(made.digest)
+        key = b"" if reason else types[log.type].key(made.digest)
         if not reason and key in owner:
             reason = f"the same log as {owner[key].name}"
         elif not reason and day is None:
@@ -483,7 +494,7 @@ def _sorted(
             refused.append(Refused(log.name, reason))
             continue
         assert day is not None
-        owner[key], digests[log.name] = log, made.digest
+        owner[key], digests[log] = log, made.digest
         days.setdefault((log.type, log.robot), {}).setdefault(day, []).append(key)
     if strict and refused:
         raise InvalidRecording(refused[0].reason, argument=refused[0].log)
