@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast
@@ -128,6 +127,7 @@ class Shelf(Generic[Made]):
 
     file: IO[bytes]
     places: Sequence[int]  # where the items begin
+    rest: dict[int, Any] = field(default_factory=dict)  # of the items that is no array, by place
 
     @staticmethod
     def on(folder: Path) -> Shelf[Made]:
@@ -137,7 +137,11 @@ class Shelf(Generic[Made]):
     def put(self, item: Made) -> int:
         """Write an item, and return where it begins."""
         place = self.file.seek(0, os.SEEK_END)
-        pickle.dump(item, self.file, pickle.HIGHEST_PROTOCOL)
+
+        def apart(array: Array) -> None:
+            np.save(self.file, array, allow_pickle=False)
+
+        self.rest[place] = _with_arrays(item, np.ndarray, apart)
         return place
 
     def __iter__(self) -> Iterator[Made]:
@@ -147,7 +151,19 @@ class Shelf(Generic[Made]):
     def at(self, place: int) -> Made:
         """Return the item that begins there."""
         self.file.seek(place)
-        return cast(Made, pickle.load(self.file))
+        return cast(Made, _with_arrays(self.rest[place], type(None), lambda _: np.load(self.file)))
+
+
+def _with_arrays(item: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Return an item, its values of a kind changed: arrays to None, or None to arrays."""
+    if isinstance(item, kind):
+        return change(item)
+    if type(item) is tuple and not all(type(v) in (str, int) for v in item):
+        return tuple(_with_arrays(v, kind, change) for v in item)
+    if is_dataclass(item) and not isinstance(item, type):
+        own = {f.name: _with_arrays(getattr(item, f.name), kind, change) for f in fields(item)}
+        return replace(item, **own)
+    return item
 
 
 def folded(task: Task) -> _Read:
