@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 
+from heft.applications.fleet import Catalog, reading
+from heft.applications.fleet.catalog import TYPES
+from heft.files import OpenedFile
 from heft.recordings import Recording
 from heft.simulation import Arm, Condition, DriveRanges, Sensors, Simulator
 
@@ -81,6 +90,54 @@ def write_run(recording: Recording, path: Path) -> None:
 def write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
     """Write columns as a Parquet file."""
     pyarrow.parquet.write_table(pyarrow.table(dict(columns)), path)
+
+
+def multiply(place: Path, out: Path, robots: int, days: int) -> tuple[Path, Path]:
+    """Forge folders of a large fleet that was read already, and of its results, beside a small one.
+
+    Its logs are empty, and what is kept of each is a link to what is kept of one of the small one.
+
+    Args:
+        place: Folder of the small fleet, of one type.
+        out: Its results.
+    """
+    small = reading.read(Catalog.open(place, out), out, reading.FleetSettings("threads", 1))
+    [(name, its)] = small.types.items()
+    known = [reading.kept_of(out / reading.KEPT, its, d) for d in sorted(small.digests.values())]
+    large, results = (p.with_name(f"{p.name}-{robots}") for p in (place, out))
+    shutil.copytree(place / name, large / name, ignore=shutil.ignore_patterns("SN*"))
+    shutil.copytree(out / TYPES, results / TYPES)
+    seen = {}
+    for k in range(robots * days):
+        robot, day = divmod(k, days)
+        log = large / name / f"SN{robot}" / f"{date(2026, 1, 1) + timedelta(day)}.parquet"
+        log.parent.mkdir(exist_ok=True)
+        log.touch()
+        digest = hashlib.sha256(str(k).encode()).hexdigest()
+        kept = reading.kept_of(results / reading.KEPT, its, digest)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.hardlink_to(known[(robot + 7 * day) % len(known)])
+        stamps = [list(s) if s else None for s in OpenedFile.at(log).stamps]
+        entry = json.dumps([stamps, digest, None])
+        seen[f"{name}/SN{robot}/{log.name}"] = entry
+    lines = ",\n".join(f"{json.dumps(log)}: {entry}" for log, entry in seen.items())
+    (results / reading.SEEN).write_text(f"{{\n{lines}\n}}\n")
+    return large, results
+
+
+def peak_memory(place: Path, out: Path, jobs: int) -> float:
+    """Identify a fleet by a process of its own, and return the most memory that it held [MB]."""
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from heft.applications.fleet import FleetSettings, identify
+        from heft.engine import keep_freed_memory
+        keep_freed_memory()
+        identify(Path(sys.argv[1]), Path(sys.argv[2]), FleetSettings("processes", int(sys.argv[3])))
+        print(next(s.split()[1] for s in open("/proc/self/status") if s.startswith("VmHWM")))
+        """
+    command = [sys.executable, "-c", code, str(place), str(out), str(jobs)]
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout) / 1024.0
 
 
 def scaled_torque(path: Path, joint: str, factor: float, out: Path) -> None:

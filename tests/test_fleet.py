@@ -35,7 +35,7 @@ from heft.files import locked
 
 from .browser import barriers, browser, opened
 from .deadly import chosen_or_dead, folded_or_dead
-from .fleets import SimulatedType, scaled_torque, write_table
+from .fleets import SimulatedType, multiply, peak_memory, scaled_torque, write_table
 from .object_store import Bucket, s3
 
 DAYS = [f"2026-03-{day:02d}" for day in range(1, 6)]
@@ -336,6 +336,13 @@ def test_bad_logs_are_named_and_the_rest_goes_on(place: Path, out: Path, tmp_pat
     with pytest.raises(InvalidRecording) as refused:
         identify(robots, tmp_path / "fleet", replace(THREADS, strict=True))
     assert "double/SN" in str(refused.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="NO /proc: memory stays unmeasured")
+def test_many_robots_take_hardly_more_memory_than_few(place: Path, out: Path) -> None:
+    few, many = (peak_memory(*multiply(place, out, count, 12), jobs=2) for count in (20, 200))
+    assert few < 300.0
+    assert many - few < 8.0  # [MB], of 180 robots more
 
 
 def test_a_log_without_a_day_is_refused(place: Path, tmp_path: Path) -> None:
@@ -693,6 +700,19 @@ def test_a_slope_is_found_with_its_onset_and_interval() -> None:
         assert found.kind == "slope" and abs(found.onset - 90.0) < 20.0
         inside += found.low < 0.05 < found.high
     assert 0.91 < inside / len(values) < 0.99
+
+
+def test_a_slope_that_began_where_the_search_ends_is_not_pushed_to_one_side() -> None:
+    usual, search = DayToDay(0.03, 0.5), ChangeSearch()
+    after = int(search.recent)
+    values = drawn(90 + after, 300, 0.5, 0.03, np.random.default_rng(6))
+    values[:, 90:] += 0.01 / 7.0 * np.arange(1, after + 1)
+    found = [c for v in values if (c := search.of(series(v), usual)) and c.kind == "slope"]
+    assert len(found) > 270
+    away = np.array([c.size for c in found]) - 0.01
+    assert abs(away.mean()) < 3.0 * away.std() / np.sqrt(len(away))
+    for outside in ([c.low > 0.01 for c in found], [c.high < 0.01 for c in found]):
+        assert 0.0 < np.mean(outside) < 0.05
 
 
 def test_a_short_series_has_no_change() -> None:

@@ -9,7 +9,13 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from typing import TypeVar
@@ -21,6 +27,7 @@ Result = TypeVar("Result")
 # many heaps threads share.
 TRIM_THRESHOLD, MMAP_THRESHOLD, MOST_HEAPS = -1, -3, -8
 KEPT_BYTES = 2**31 - 1  # the most that it takes
+AHEAD = 2  # pieces of work a processor that are handed over, so that none waits
 
 
 def keep_freed_memory() -> None:
@@ -102,10 +109,18 @@ def by_processes(
     with _safe_path():  # another process keeps account of their locks
         pool = ProcessPoolExecutor(jobs, context, initializer=_deaf)
     try:
-        with _safe_path():  # processes start as there is work for them
-            waiting = {pool.submit(work, item): item for item in items}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
+        remaining, waiting = iter(items), dict[Future[Result], Item]()
+        while True:
+            with _safe_path():  # processes start as there is work for them
+                for item in islice(remaining, AHEAD * jobs - len(waiting)):
+                    waiting[pool.submit(work, item)] = item
+            if not waiting:
+                break
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            while done:  # results are not kept beyond their use
+                future = done.pop()
+                yield waiting.pop(future), future.result()
+                del future
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:

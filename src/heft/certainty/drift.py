@@ -16,7 +16,8 @@ them over all onsets exceeds u by chance with the probability
     2 Q(u) + (L/π) exp(−u²/2)
 
 L the length of the curve that the whitened ramps, less their mean, draw on the unit sphere
-[Hotelling1939]. No simulation, and few onsets are not paid for like many.
+[Hotelling1939]. No simulation, and few onsets are not paid for like many. A change's
+size is told with its onset integrated out.
 """
 
 from __future__ import annotations
@@ -175,14 +176,14 @@ class _Together:
         return _Together(self.days, self.values[kept], self.std[kept], self.shared[kept])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """The likeliest change of a series, and how likely less than it is by chance."""
 
     kind: Literal["slope", "jump"]
     onset: float  # day on which it begins
-    size: float  # of a slope a week, of a jump altogether, as a share of the usual
-    low: float  # ends of its interval, whichever the onset
+    size: float  # median: of a slope a week, of a jump altogether, as a share of the usual
+    low: float  # ends of its interval, onsets being as likely as the series says
     high: float
     probability: float  # of as much by chance, wherever it begins
 
@@ -191,7 +192,7 @@ class Change:
 class ChangeSearch:
     """Where changes are looked for."""
 
-    recent: float = 84.0  # onsets are at most this long ago [days]
+    recent: float = 84.0  # changes are told whose onset is at most this long ago [days]
     before: float = 14.0  # days that a series must have before the onset, at least
     after: float = 2.0  # likewise from the onset on
 
@@ -200,9 +201,8 @@ class ChangeSearch:
         t = series.days
         if not len(t):
             return None
-        onsets = t[(t - t[0] >= self.before) & (t[-1] - t <= self.recent)]
-        onsets = onsets[t[-1] - onsets >= self.after - 1.0]
-        if not len(onsets):
+        onsets = t[(t - t[0] >= self.before) & (t[-1] - t >= self.after - 1.0)]
+        if not np.any(t[-1] - onsets <= self.recent):
             return None
         factor = np.linalg.cholesky(usual.covariance(series))
         # Slopes are of a week.
@@ -212,30 +212,39 @@ class ChangeSearch:
         )
         mean = white[:, 0] / np.linalg.norm(white[:, 0])
         rest = white[:, 1:] - np.outer(mean, mean @ white[:, 1:])
-        changes = []
+        found = []
         kinds: tuple[Literal["slope", "jump"], ...] = ("slope", "jump")
         for kind, columns in zip(kinds, np.split(rest[:, 1:], 2, axis=1), strict=True):
             lengths = np.linalg.norm(columns, axis=0)
             seen = lengths > 1e-9 * max(lengths.max(), 1e-300)  # none begins on the last day
-            units = columns[:, seen] / lengths[seen]
-            scores = units.T @ rest[:, 0]
-            k = int(np.argmax(np.abs(scores)))
-            likely = scores**2 >= scores[k] ** 2 - special.chdtri(1, 1.0 - LEVEL)
-            room = np.sqrt(special.chdtri(1, 1.0 - LEVEL) - scores[k] ** 2 + scores[likely] ** 2)
-            ends = (scores[likely] + np.array([[-1.0], [1.0]]) * room) / lengths[seen][likely]
-            changes.append(
-                Change(
-                    kind,
-                    float(onsets[seen][k]),
-                    float(scores[k] / lengths[seen][k]),
-                    float(ends.min()),
-                    float(ends.max()),
-                    chance(abs(float(scores[k])), units),
-                )
-            )
-        best = min(changes, key=lambda c: c.probability)
-        both = min(1.0, 2.0 * best.probability)  # of the two kinds the likelier was taken
-        return Change(**{**vars(best), "probability": both})
+            units, lengths = columns[:, seen] / lengths[seen], lengths[seen]
+            scores, recent = units.T @ rest[:, 0], t[-1] - onsets[seen] <= self.recent
+            probability = chance(float(np.abs(scores[recent]).max()), units[:, recent])
+            found.append((probability, kind, onsets[seen], scores, lengths))
+        probability, kind, onsets, scores, lengths = min(found, key=lambda f: f[0])
+        low, size, high = _sizes(scores, lengths)
+        likeliest = float(onsets[np.argmax(np.abs(scores))])
+        both = min(1.0, 2.0 * probability)  # of the two kinds the likelier was taken
+        return Change(kind, likeliest, size, low, high, both)
+
+
+def _sizes(scores: Array, lengths: Array) -> list[float]:
+    """Return the lower end, median and upper end of a change's size, its onset integrated out.
+
+    Of one onset the size is normal, `scores / lengths` with deviation 1 / lengths. Onsets weigh as
+    they are likely, none before another, where sizes in units of that deviation are alike likely.
+    Onsets older than changes are told of belong to it: without them sizes are pushed to one side.
+    """
+    weights = np.exp((scores**2 - np.max(scores**2)) / 2.0)
+    weights /= weights.sum()
+    asked = np.array([(1.0 - LEVEL) / 2.0, 0.5, (1.0 + LEVEL) / 2.0])
+    ends = np.array([[-6.0], [6.0]])  # deviations, beyond which nothing is
+    low, high = (np.full(3, f((scores + ends) / lengths)) for f in (np.min, np.max))
+    for _ in range(36):  # halvings
+        middle = (low + high) / 2.0
+        below = special.ndtr(middle[:, None] * lengths - scores) @ weights < asked
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return [float(size) for size in (low + high) / 2.0]
 
 
 def chance(score: float, units: Array) -> float:

@@ -8,7 +8,7 @@ reader's light or dark.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from heft.arrays import Array
 
 from .curves import Curve
 from .scene import Sticks
-from .templates import render
+from .templates import parts
 
 Kind = Literal["line", "broad", "dashed", "points", "band"]
 
@@ -139,10 +139,15 @@ def over_time(
 
 
 def page(template: str, **values: object) -> str:
-    """Return a whole page; the same values give the same bytes.
+    """Return a whole page; see `page_parts`."""
+    return "".join(page_parts(template, **values))
+
+
+def page_parts(template: str, **values: object) -> Iterator[str]:
+    """Return a page, part after part; the same values give the same bytes.
 
     Args:
         template: Path of its file within the package; extends `display/page.html.jinja`.
         values: What it shows by name; `title` is its heading, and that of the window.
     """
-    return render(template, drawings=Drawings(), **values)
+    return parts(template, drawings=Drawings(), **values)

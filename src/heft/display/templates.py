@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,12 @@ JSON: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "separators":
 
 
 def render(template: str, **values: object) -> str:
-    """Return the HTML of a template; the same values give the same bytes.
+    """Return the HTML of a template; see `parts`."""
+    return "".join(parts(template, **values))
+
+
+def parts(template: str, **values: object) -> Iterator[str]:
+    """Return the HTML of a template, part after part; the same values give the same bytes.
 
     Args:
         template: Path of its file within the package, such as `display/page.html.jinja`; of one
@@ -37,7 +42,7 @@ def render(template: str, **values: object) -> str:
             `jinja2.UndefinedError`.
     """
     package, _, path = template.rpartition(":")
-    return _environment(package or "heft").get_template(path).render(values)
+    return _environment(package or "heft").get_template(path).generate(values)
 
 
 @cache

@@ -9,7 +9,9 @@ steps in closed form. Where robots tell little, the law tells the rest; how stro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,45 +27,53 @@ USUAL = 1.8  # deviations from the mean, beyond which a robot is odd and its pri
 class TypeLaw:
     """The law of a type's numbers."""
 
+    most: ClassVar[int] = 200  # robots, which are enough to learn from
     mean: Array  # μ, shape (q,)
     mean_std: Array  # its standard deviation, shape (q,)
     scatter: Array  # standard deviation between robots, the root of Λ, shape (q,)
     robots: int  # how many it was learnt from
 
     @staticmethod
-    def of(values: Array, covariances: Array) -> TypeLaw | None:
+    def of(values: Sequence[Array], covariances: Sequence[Array]) -> TypeLaw | None:
         """Return the law of robots.
 
         Args:
-            values: Estimates, a robot a row, shape (n, q).
-            covariances: Theirs, shape (n, q, q).
+            values: Estimates, n of shape (q,).
+            covariances: Theirs, n of shape (q, q).
 
         Returns:
             The law; None of fewer than `FEWEST` robots.
         """
         if len(values) < FEWEST:
             return None
-        every = -(-len(values) // 400)  # robots are enough to learn from
-        values, covariances = values[::every], covariances[::every]
-        errors = np.diagonal(covariances, axis1=1, axis2=2)
+        every = -(-len(values) // TypeLaw.most)
+        x = np.array(values[::every])
+        C = np.array(covariances[::every])
+        del covariances  # of many robots they are large
+        errors = np.diagonal(C, axis1=1, axis2=2).copy()
         # Units of what is seen at first: numbers are of many sizes.
-        seen = np.median(np.abs(values - np.median(values, axis=0)), axis=0) / 0.6745
+        seen = np.median(np.abs(x - np.median(x, axis=0)), axis=0) / 0.6745
         unit = np.maximum(seen, np.sqrt(np.median(errors, axis=0)))
-        unit = np.maximum(unit, 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300))
-        x, C = values / unit, covariances / unit[:, None] / unit
+        unit = np.maximum(unit, 1e-12 * np.maximum(np.abs(x).max(axis=0), 1e-300))
+        x /= unit
+        C /= unit[:, None]
+        C /= unit
         diagonal = np.maximum(np.mean(_clipped(x - np.median(x, axis=0)), axis=0), LEAST)
-        identity = np.eye(x.shape[1])
+        identity, gain = np.eye(x.shape[1]), np.empty_like(C)
+        parts = [slice(k, k + 50) for k in range(0, len(x), 50)]  # in memory at a time
         for _ in range(80):  # of the expectation maximisation
-            gain = np.linalg.inv(C + diagonal * identity)
+            for part in parts:
+                gain[part] = np.linalg.inv(C[part] + diagonal * identity)
             spread = np.linalg.inv(gain.sum(axis=0))
             mean = spread @ np.einsum("nij,nj->i", gain, x)
             pull = np.einsum("nij,nj->ni", gain, x - mean)
             # Of u given all: mean Λ V⁻¹ (x̂ − μ), variance Λ − Λ V⁻¹ Λ + Λ V⁻¹ S V⁻¹ Λ.
-            precision = np.einsum("nii->ni", gain) - np.einsum("nij,jk,nki->ni", gain, spread, gain)
+            of_mean = [np.sum((gain[part] @ spread) * gain[part], axis=-1) for part in parts]
+            precision = np.einsum("nii->ni", gain) - np.concatenate(of_mean)
             expected = _clipped(diagonal * pull) + diagonal - diagonal**2 * precision
             diagonal = np.maximum(expected.mean(axis=0), LEAST)
         deviations = np.sqrt(np.diag(spread)) * unit
-        return TypeLaw(mean * unit, deviations, np.sqrt(diagonal) * unit, len(values))
+        return TypeLaw(mean * unit, deviations, np.sqrt(diagonal) * unit, len(x))
 
     def given(self, value: Array, covariance: Array) -> tuple[Array, Array]:
         """Return what is believed of one robot of the type, and its covariance.

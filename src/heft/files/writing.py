@@ -207,8 +207,11 @@ def _swap(new: Path, out: Path) -> None:
         raise
 
 
-def write_text(path: Path, text: str | bytes) -> None:
+def write_text(path: Path, text: str | bytes | Iterator[str]) -> None:
     """Write a UTF-8 text file, or bytes, atomically; an existing file is replaced.
+
+    Args:
+        text: All of it, or one part after another.
 
     Raises:
         InvalidSetting: If it cannot be written there.
@@ -217,7 +220,9 @@ def write_text(path: Path, text: str | bytes) -> None:
     path = path.resolve()
     with workshop(path) as folder:
         new = folder / path.name
-        new.write_bytes(text.encode() if isinstance(text, str) else text)
+        with new.open("wb") as file:
+            parts = [text] if isinstance(text, str | bytes) else text
+            file.writelines(p.encode() if isinstance(p, str) else p for p in parts)
         put(new, path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,14 +37,19 @@ class RobotType:
     columns: Path | None = None  # as of `--map`
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Log:
-    """A log and what it is filed under."""
+    """A log and what it is filed under; there are many, so each takes little memory."""
 
-    path: Place
+    place: str | Stored
     type: str  # name of the robot's type
     robot: str  # serial number, or what else the robot is called
     day: str | None  # that its path states, such as 2026-03-01; None if it states none
+
+    @property
+    def path(self) -> Place:
+        """Where it is."""
+        return Path(self.place) if isinstance(self.place, str) else self.place
 
     @property
     def name(self) -> str:
@@ -221,7 +227,8 @@ def _of_file(place: Path) -> _Found:
 
 def _log(place: Place, kind: str, robot: str) -> Log:
     path = place if isinstance(place, Path) else place.key
-    return Log(place, kind, robot, day_in(path.name) or day_in(path.parent.name))
+    where = str(place) if isinstance(place, Path) else place
+    return Log(where, kind, robot, day_in(path.name) or day_in(path.parent.name))
 
 
 def day_in(name: str) -> str | None:
@@ -232,7 +239,7 @@ def day_in(name: str) -> str | None:
         except ValueError:
             continue
         if day >= FIRST_DAY:
-            return day.isoformat()
+            return sys.intern(day.isoformat())  # the same text for all logs of a day
     return None
 
 

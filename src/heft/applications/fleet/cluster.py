@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, TypeVar
 
+from heft.engine import AHEAD
 from heft.errors import FitError, optional_library
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
-AHEAD = 2  # pieces of work a processor that are handed over, so that none waits
 HERE = "127.0.0.1"  # where a cluster of this machine listens, and from nowhere else
 
 

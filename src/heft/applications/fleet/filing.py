@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -15,7 +15,7 @@ from heft.estimators import TypeLaw
 
 from .catalog import Catalog, Log
 from .folding import Answer, Prepared, load, prepared, together
-from .reading import FleetSettings, Read, RobotAnswer, Task, deadly, folded, kept_of, worked
+from .reading import FleetSettings, Read, RobotAnswer, Shelf, Task, deadly, folded, kept_of, worked
 
 NEIGHBOURS = 5  # days before and after, that a day is compared with
 FEWEST = 3  # of these, at least; and robots that a type's law is judged by
@@ -38,9 +38,9 @@ class Foreign:
 
 
 def foreign_days(
-    its: Prepared, answers: Sequence[RobotAnswer], scatter: Mapping[str, DayToDay]
-) -> list[tuple[Foreign, ...]]:
-    """Return for each robot the days that do not look like it.
+    its: Prepared, answers: Shelf[RobotAnswer], scatter: Mapping[str, DayToDay]
+) -> Iterator[tuple[Foreign, ...]]:
+    """Yield for each robot the days that do not look like it.
 
     A day is compared with those about it. What is left is weighed by the day's own covariance and
     by what is usual from day to day.
@@ -48,10 +48,13 @@ def foreign_days(
     compared = its.compared
     kinds = [its.told[0][k].kind for k in compared]
     share = np.array([max(scatter[k].deviation, FLAT) if k in scatter else FLAT for k in kinds])
-    own = [a.values[:, compared] for a in answers]
-    usual = [np.median(v, axis=0) for v in own]
-    foreign = []
+    names, days, usual = [], [], []
+    for answer in answers:
+        names.append(answer.robot)
+        days.append(len(answer.days))
+        usual.append(np.median(answer.values[:, compared], axis=0))
     for i, answer in enumerate(answers):
+        own = answer.values[:, compared]
         theirs: list[Foreign] = []
         count = len(answer.days)
         for t in range(count):
@@ -63,23 +66,22 @@ def foreign_days(
             near = [s for s in near if s < count]
             if len(near) < FEWEST:
                 continue
-            value = own[i][t]
+            value = own[t]
             V = answer.friction[t] * (1.0 + 1.0 / len(near))
             V = V + np.diag(2.0 * (share * usual[i]) ** 2)
-            chance = float(_chances(np.median(own[i][near], axis=0), value, V))
+            chance = float(_chances(np.median(own[near], axis=0), value, V))
             if chance >= 1e-5:  # it may be of its robot
                 continue
             chances = _chances(np.array(usual), value, V)
-            others = [j for j in range(len(answers)) if j != i and len(answers[j].days) >= FEWEST]
+            others = [j for j, of in enumerate(days) if j != i and of >= FEWEST]
             like = max(others, key=lambda j: chances[j], default=None)
             if like is not None and chances[like] > 1e-3:  # which it may be
-                name = answers[like].robot
+                name = names[like]
                 theirs.append(Foreign(answer.days[t], name, f"it looks like {name}"))
             elif chance < 1e-7:  # it is surely not of its robot
                 theirs.append(Foreign(answer.days[t], None, "it contradicts the days about it"))
         # What goes on is a change of the robot, which its history tells, not a wrong log.
-        foreign.append(tuple(theirs) if 2 * len(theirs) < count else ())
-    return foreign
+        yield tuple(theirs) if 2 * len(theirs) < count else ()
 
 
 def _chances(centres: Array, value: Array, V: Array) -> Array:
@@ -105,7 +107,7 @@ class Misfiled:
 
 
 def misfiled(
-    catalog: Catalog, read: Read, answers: Iterable[RobotAnswer], settings: FleetSettings
+    catalog: Catalog, read: Read, answers: Shelf[RobotAnswer], settings: FleetSettings
 ) -> tuple[Misfiled, ...]:
     """Return the robots that are filed under a wrong type, by likelihood.
 
@@ -117,23 +119,21 @@ def misfiled(
     """
     if len(read.types) < 2:
         return ()
-    summed = {(a.type, a.robot): a for a in answers}
+    summed = {(a.type, a.robot): k for a, k in zip(answers, answers.places, strict=True)}
     logs: dict[tuple[str, str], list[Log]] = {}
     for log in catalog.logs:
-        if log.name in read.digests or (log.type, log.robot) not in summed:
+        if log in read.digests or (log.type, log.robot) not in summed:
             logs.setdefault((log.type, log.robot), []).append(log)
-    ordinary: dict[str, list[Answer]] = {}
+    ordinary: dict[str, list[int]] = {}
     suspects = logs.keys() - summed.keys()
     for name in read.types:
-        own = [a for a in summed.values() if a.type == name]
-        for answer, odd in zip(own, _odd(own), strict=True):
-            if odd:
-                suspects.add((name, answer.robot))
-            else:
-                ordinary.setdefault(name, []).append(answer.whole)
+        own = {robot: place for (kind, robot), place in summed.items() if kind == name}
+        odd = _odd(replace(answers, places=[*own.values()]))
+        suspects |= {(name, robot) for robot, so in zip(own, odd, strict=True) if so}
+        ordinary[name] = [p for p, so in zip(own.values(), odd, strict=True) if not so]
     tried = dict(_tried({key: logs[key] for key in sorted(suspects)}, read, settings))
     laws = {
-        name: TypeLaw.of(np.array([a.values for a in own]), np.array([a.covariance for a in own]))
+        name: law_of(replace(answers, places=own))
         for name, own in (ordinary.items() if tried else ())
     }
     likely: dict[tuple[str, str], list[tuple[float, float, Misfiled]]] = {}
@@ -152,7 +152,7 @@ def misfiled(
                 if (
                     mine is None
                     or chance < LIKELY
-                    or _chance(laws.get(kind), mine.whole) > UNLIKELY
+                    or _chance(laws.get(kind), answers.at(mine).whole) > UNLIKELY
                 ):
                     continue
                 reason = "its parameters are those of that type"
@@ -172,14 +172,21 @@ def _residual(answer: Answer, its: Prepared) -> float:
     return float(np.exp(np.mean(np.log(answer.misfit * its.preparation.sigma))))
 
 
-def _odd(answers: Sequence[RobotAnswer]) -> list[bool]:
+def law_of(answers: Shelf[RobotAnswer]) -> TypeLaw | None:
+    """Return the law of a type's robots; None if they are too few."""
+    every = max(-(-len(answers.places) // TypeLaw.most), 1)
+    chosen = replace(answers, places=answers.places[::every])
+    return TypeLaw.of([a.whole.values for a in chosen], [a.whole.covariance for a in chosen])
+
+
+def _odd(answers: Shelf[RobotAnswer]) -> list[bool]:
     """Return which robots of a type differ from most, all if they are few."""
-    if len(answers) < FEWEST:
-        return [True] * len(answers)
-    values, std = (np.array([getattr(a.whole, n) for a in answers]) for n in ("values", "std"))
+    if len(answers.places) < FEWEST:
+        return [True] * len(answers.places)
+    told = [(a.whole.values, a.whole.std, np.median(np.mean(a.misfit, axis=1))) for a in answers]
+    values, std, misfit = (np.array(of) for of in zip(*told, strict=True))
     away = np.abs(values - np.median(values, axis=0))
     far = np.mean((away / (np.median(away, axis=0) / 0.6745 + std)) ** 2, axis=1)
-    misfit = np.array([np.median(np.mean(a.misfit, axis=1)) for a in answers])
     return [bool(odd) for odd in (far > ODD) | (misfit > STRANGE)]
 
 
@@ -207,7 +214,7 @@ def _tried(
             )
     # once each: types that are prepared alike have the same work
     every = dict.fromkeys(chain.from_iterable(chain.from_iterable(tasks.values())))
-    digests = {task: read.digests.get(task.log.name, "") for task in every}
+    digests = {task: read.digests.get(task.log, "") for task in every}
     new = [t for t in every if not kept_of(t.kept, t.its, digests[t]).exists()]
     digests |= {task: made.digest for task, made in worked(folded, new, settings, deadly)}
 

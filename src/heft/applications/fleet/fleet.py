@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from textwrap import indent
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,8 +25,8 @@ from heft.files import json_text, locked, new_folder, require_own, write_text
 from heft.fit import Progress, silent
 
 from .catalog import TYPES, Catalog
-from .filing import Foreign, Misfiled, foreign_days, misfiled
-from .folding import Prepared
+from .filing import Foreign, Misfiled, foreign_days, law_of, misfiled
+from .folding import Prepared, Quantity
 from .objects import in_store
 from .reading import (
     KEPT,
@@ -34,22 +36,30 @@ from .reading import (
     Refused,
     RobotAnswer,
     RobotLogs,
+    Shelf,
     answer_of,
     read,
     worked,
 )
 
+if TYPE_CHECKING:
+    import pyarrow
+
 ANSWER, HISTORY, PAGE, METRICS = "fleet.json", "history", "fleet.html", "fleet.prom"
 NAMES = (ANSWER, HISTORY, PAGE, METRICS, TYPES, KEPT, SEEN)
 # of the history: the day's temperature, and friction at the type's reference with its interval
 COLD = ("temperature", "at_reference", "at_reference_low", "at_reference_high")
+# of a robot's day: serial, number of logs, whether they are summed; values, deviations and `COLD`
+# of the type's quantities, shape (6, q)
+_RobotDay: TypeAlias = tuple[str, int, bool, Array]
+GROUP = 100  # robots of a day that are written together, a row group
 JUDGED = round(ChangeSearch.before + ChangeSearch.after)  # days from which on drift is judged
 NORMAL = 1.959963984540054  # deviations of a 95 % interval
 # what is said where no temperature is logged, or too few robots tell what it does
 WARMTH_UNKNOWN = "not parted from drift; warming moves viscous friction by 17 to 20 % on a UR arm"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Drift:
     """A change of a joint's friction."""
 
@@ -93,16 +103,24 @@ class TypeFindings:
     warmth: Mapping[str, TypeLaw]  # rise a kelvin, as a share, by quantity; none if not told
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class RobotFindings:
     """What is known of one robot."""
 
-    answer: RobotAnswer  # its whole leaves out what is foreign
+    type: str
+    robot: str
+    answers: Shelf[RobotAnswer]
+    place: int  # of its answer among them
     values: Array  # of the type's quantities, the type being the prior, shape (q,)
     std: Array  # their standard deviations, shape (q,)
     drifts: tuple[Drift, ...]
     foreign: tuple[Foreign, ...]
     due: Due
+
+    @property
+    def answer(self) -> RobotAnswer:
+        """What its logs tell, read anew; its whole leaves out what is foreign."""
+        return self.answers.at(self.place)
 
     @property
     def attention(self) -> float:
@@ -173,8 +191,10 @@ def identify(
         with settings.started():
             logs = read(catalog, out, settings, progress)
             progress(f"summing up {len(logs.robots)} robots")
-            answers = dict(worked(answer_of, logs.robots, settings))
-            elsewhere = misfiled(catalog, logs, answers.values(), settings)
+            shelf: Shelf[RobotAnswer] = Shelf.on(out / KEPT)
+            places = {r: shelf.put(made) for r, made in worked(answer_of, logs.robots, settings)}
+            answers = replace(shelf, places=[places[r] for r in logs.robots])
+            elsewhere = misfiled(catalog, logs, answers, settings)
         fleet = _found(catalog, logs, answers, elsewhere)
         progress("writing the results")
         _write(fleet, out)
@@ -184,45 +204,49 @@ def identify(
 def _found(
     catalog: Catalog,
     read: Read,
-    answers_of: Mapping[RobotLogs, RobotAnswer],
+    answers: Shelf[RobotAnswer],
     elsewhere: tuple[Misfiled, ...],
 ) -> Fleet:
     findings: dict[str, TypeFindings] = {}
     members: list[RobotFindings] = []
     filed = catalog.robots.keys() - {(m.type, m.robot) for m in elsewhere}
-    robots = [(r, answers_of[r]) for r in read.robots if (r.its.kind.name, r.robot) in filed]
-    last = max((a.days[-1] for _, a in robots), default="")
+    robots = [
+        (r, place)
+        for r, place in zip(read.robots, answers.places, strict=True)
+        if (r.its.kind.name, r.robot) in filed
+    ]
+    last = max((r.days[-1][0] for r, _ in robots), default="")
     for name, its in read.types.items():
-        own = [(logs, answer) for logs, answer in robots if answer.type == name]
-        if not own:
+        logs = [r for r, _ in robots if r.its is its]
+        if not logs:
             continue
-        gaps = np.concatenate([np.diff(_days(a)) for _, a in own])
-        scatter, warmth = _scatter(its, [a for _, a in own])
-        foreign = foreign_days(its, [a for _, a in own], scatter)
-        answers = [_without(*one, days) for one, days in zip(own, foreign, strict=True)]
-        law = TypeLaw.of(
-            np.array([a.whole.values for a in answers]),
-            np.array([a.whole.covariance for a in answers]),
-        )
+        own = replace(answers, places=[place for r, place in robots if r.its is its])
+        gaps = np.concatenate([np.diff(_days(a)) for a in own])
+        scatter, warmth = _scatter(its, own)
+        foreign = [*foreign_days(its, own, scatter)]
+        kept = [_without(own, *one) for one in zip(logs, own.places, foreign, strict=True)]
+        law = law_of(replace(own, places=kept))
         findings[name] = TypeFindings(its, law, scatter, warmth)
-        for answer, days in zip(answers, foreign, strict=True):
-            answer_whole = answer.whole
-            value, covariance = answer_whole.values, answer_whole.covariance
+        for place, days in zip(kept, foreign, strict=True):
+            answer = own.at(place)
+            value, covariance = answer.whole.values, answer.whole.covariance
             if law is not None:
                 value, covariance = law.given(value, covariance)
             std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-            since = catalog.robots[name, answer.robot]
-            drifts = _drifts(findings[name], answer, days, since or "")
-            due = _due(answer, since or "", last, gaps)
-            members.append(RobotFindings(answer, value, std, drifts, days, due))
+            since = catalog.robots[name, answer.robot] or ""
+            drifts = _drifts(findings[name], answer, days, since)
+            due = _due(answer, since, last, gaps)
+            members.append(
+                RobotFindings(name, answer.robot, own, place, value, std, drifts, days, due)
+            )
     chances = np.array([d.change.probability for f in members for d in f.drifts])
     # share of false ones among those that are told
     stands = iter(discoveries(chances, 0.05).tolist())
     judged = [
         replace(f, drifts=tuple(replace(d, stands=next(stands)) for d in f.drifts)) for f in members
     ]
-    order = sorted(judged, key=lambda f: (-f.attention, f.answer.type, f.answer.robot))
-    unheard = filed - {(f.answer.type, f.answer.robot) for f in order}
+    order = sorted(judged, key=lambda f: (-f.attention, f.type, f.robot))
+    unheard = filed - {(f.type, f.robot) for f in order}
     return Fleet(findings, tuple(order), read.refused, elsewhere, tuple(sorted(unheard)))
 
 
@@ -280,7 +304,7 @@ def _rise(warmth: TypeLaw) -> tuple[float, float]:
 
 
 def _scatter(
-    its: Prepared, answers: Sequence[RobotAnswer]
+    its: Prepared, answers: Iterable[RobotAnswer]
 ) -> tuple[dict[str, DayToDay], dict[str, TypeLaw]]:
     """Return how friction of each kind scatters from day to day, and rises with temperature.
 
@@ -292,10 +316,11 @@ def _scatter(
     quantities = its.told[0]
     for kind in ("viscous", "coulomb", "friction"):
         places = {q.name: k for k, q in enumerate(quantities) if q.kind == kind}
-        series = {
-            name: [s for a in answers if (s := _series(its, a, k)) is not None]
-            for name, k in places.items()
-        }
+        series: dict[str, list[Series]] = {name: [] for name in places}
+        for answer in answers:
+            for name, k in places.items():
+                if (own := _series(its, answer, k)) is not None:
+                    series[name].append(own)
         usual, laws = warmth_and_scatter(series)
         warmth |= laws
         if usual is not None:
@@ -325,7 +350,7 @@ def warmth_and_scatter(
         for name, own in series.items():
             slopes = [slope for s in own if (slope := s.slope(usual)) is not None]
             values, variances = np.array(slopes).reshape(-1, 2).T
-            law = TypeLaw.of(values[:, None], variances[:, None, None])
+            law = TypeLaw.of([*values[:, None]], [*variances[:, None, None]])
             if law is not None:
                 laws[name] = law
     return usual, laws
@@ -350,13 +375,16 @@ def _drifts(
     return tuple(drifts)
 
 
-def _without(logs: RobotLogs, answer: RobotAnswer, excluded: Sequence[Foreign]) -> RobotAnswer:
-    """Return a robot's answer whose whole leaves some days out."""
+def _without(
+    answers: Shelf[RobotAnswer], logs: RobotLogs, place: int, excluded: Sequence[Foreign]
+) -> int:
+    """Return the place of a robot's answer whose whole leaves some days out."""
     out = {f.day for f in excluded}
     if not out:
-        return answer
+        return place
     kept = tuple((day, keys) for day, keys in logs.days if day not in out)
-    return replace(answer, whole=answer_of(replace(logs, days=kept)).whole)
+    whole = answer_of(replace(logs, days=kept)).whole
+    return answers.put(replace(answers.at(place), whole=whole))
 
 
 # --- what is written
@@ -364,19 +392,29 @@ def _without(logs: RobotLogs, answer: RobotAnswer, excluded: Sequence[Foreign]) 
 
 def _write(fleet: Fleet, out: Path) -> None:
     write_history(fleet, out / HISTORY)
-    write_text(out / ANSWER, json_text(to_dict(fleet)))
+    write_text(out / ANSWER, answer_parts(fleet))
     write_text(out / METRICS, metrics(fleet))
     write_text(out / PAGE, page(fleet))
 
 
-def to_dict(fleet: Fleet) -> dict[str, Any]:
-    """Return what `fleet.json` states; `docs/fleet.md` describes it."""
+def answer_parts(fleet: Fleet) -> Iterator[str]:
+    """Yield the text of `fleet.json`, robot after robot; `docs/fleet.md` describes it."""
+    mark = '"robots": []'
+    before, _, after = json_text(_summary(fleet)).partition(mark)
+    yield before + mark[:-1]
+    for k, findings in enumerate(fleet.robots):
+        text = json_text(_robot_dict(fleet, findings)).rstrip()
+        yield f"{',' if k else ''}\n{indent(text, '  ')}"
+    yield ("\n ]" if fleet.robots else "]") + after
+
+
+def _summary(fleet: Fleet) -> dict[str, Any]:
     return {
         "format": "heft-fleet-1",
         "heft": heft.__version__,
         "counts": fleet.counts,
         "types": {name: _type_dict(t) for name, t in fleet.types.items()},
-        "robots": [_robot_dict(fleet, r) for r in fleet.robots],
+        "robots": [],
         "misfiled": [vars(m) for m in fleet.misfiled],
         "unheard": [{"type": kind, "robot": robot} for kind, robot in fleet.unheard],
         "refused": [vars(r) for r in fleet.refused],
@@ -457,47 +495,59 @@ def _date(ordinal: float) -> str:
 def write_history(fleet: Fleet, out: Path) -> None:
     """Write each robot's numbers of each day as Parquet, `type=TYPE/day=DAY/part.parquet`.
 
-    A day's rows are made and written before the next one's, however many there are.
+    They are brought from robots to days in a file, of which `GROUP` robots are in memory at a time.
     """
-    import pyarrow
     import pyarrow.parquet
 
-    cold = pyarrow.schema([(name, pyarrow.float64()) for name in COLD])
     with new_folder(out) as new:
         for kind, of_type in fleet.types.items():
-            own = sorted(
-                (f for f in fleet.robots if f.answer.type == kind), key=lambda f: f.answer.robot
-            )
-            warm = [_at_reference(of_type, f.answer) for f in own]
-            for day in sorted({day for f in own for day in f.answer.days}):
-                rows: list[dict[str, Any]] = []
-                for findings, references in zip(own, warm, strict=True):
-                    if day in findings.answer.days:
-                        rows += _rows(of_type, findings, day, references)
+            shelf: Shelf[_RobotDay] = Shelf.on(new)
+            days: dict[str, list[int]] = {}
+            for findings in sorted(fleet.robots, key=lambda f: f.robot):
+                for day, part in _by_day(of_type, findings) if findings.type == kind else ():
+                    days.setdefault(day, []).append(shelf.put(part))
+            for day, places in days.items():
                 folder = new / f"type={kind}" / f"day={day}"
                 folder.mkdir(parents=True)
-                part = pyarrow.Table.from_pylist(rows)
-                schema = pyarrow.schema(  # columns that hold nothing are numbers nevertheless
-                    [cold.field(f.name) if f.name in COLD else f for f in part.schema]
+                parts = (
+                    _rows(of_type.its.told[0], [*replace(shelf, places=places[k : k + GROUP])])
+                    for k in range(0, len(places), GROUP)
                 )
-                pyarrow.parquet.write_table(
-                    part.cast(schema), folder / "part.parquet", compression="zstd"
-                )
+                first = next(parts)
+                with pyarrow.parquet.ParquetWriter(
+                    folder / "part.parquet", first.schema, compression="zstd"
+                ) as file:
+                    for part in chain([first], parts):
+                        file.write_table(part)
 
 
-def _rows(
-    of_type: TypeFindings, findings: RobotFindings, day: str, references: Array
-) -> Iterator[dict[str, Any]]:
-    """Yield what the history says of a robot's day."""
-    answer, used = findings.answer, day not in {f.day for f in findings.foreign}
-    t = answer.days.index(day)
-    for k, q in enumerate(of_type.its.told[0]):
-        value, std = float(answer.values[t, k]), float(answer.std[t, k])
-        row: dict[str, Any] = {"robot": answer.robot, "quantity": q.name}
-        row |= {"joint": q.joint, "kind": q.kind, "unit": q.unit, "std": std}
-        row |= _number(value, std) | {"logs": answer.logs[t], "used": used}
-        cold = references[k, :, t].tolist()
-        yield row | {n: v if math.isfinite(v) else None for n, v in zip(COLD, cold, strict=True)}
+def _by_day(of_type: TypeFindings, findings: RobotFindings) -> Iterator[tuple[str, _RobotDay]]:
+    """Yield what the history says of a robot's days."""
+    answer, foreign = findings.answer, {f.day for f in findings.foreign}
+    cold = _at_reference(of_type, answer)
+    for t, day in enumerate(answer.days):
+        numbers = np.vstack([answer.values[t], answer.std[t], cold[:, :, t].T])
+        yield day, (answer.robot, answer.logs[t], day not in foreign, numbers)
+
+
+def _rows(quantities: Sequence[Quantity], robots: Sequence[_RobotDay]) -> pyarrow.Table:
+    """Return a day's rows, one for each quantity of each robot."""
+    import pyarrow
+
+    value, std, *cold = np.hstack([numbers for *_, numbers in robots])
+    names = {
+        column: pyarrow.array(
+            [getattr(q, name) for q in quantities] * len(robots), pyarrow.string()
+        )
+        for column, name in (("quantity", "name"), ("joint",) * 2, ("kind",) * 2, ("unit",) * 2)
+    }
+    robot, logs, used = (
+        pyarrow.array([r[k] for r in robots for _ in quantities]) for k in range(3)
+    )
+    low, high = value - NORMAL * std, value + NORMAL * std
+    columns = {"robot": robot, **names, "std": std, "value": value, "low": low, "high": high}
+    told = {n: pyarrow.array(v, mask=~np.isfinite(v)) for n, v in zip(COLD, cold, strict=True)}
+    return pyarrow.table({**columns, "logs": logs, "used": used, **told})
 
 
 def _at_reference(findings: TypeFindings, answer: RobotAnswer) -> Array:
@@ -537,7 +587,7 @@ def metrics(fleet: Fleet) -> str:
         "# HELP heft_drift Change of a joint's friction, per usual: a week if a slope.",
         "# TYPE heft_drift gauge",
     ]
-    robots = sorted(fleet.robots, key=lambda f: (f.answer.type, f.answer.robot))
+    robots = sorted(fleet.robots, key=lambda f: (f.type, f.robot))
     for findings in robots:
         answer = findings.answer
         of = f'type="{answer.type}",robot="{answer.robot}"'
@@ -553,10 +603,7 @@ def metrics(fleet: Fleet) -> str:
     changes += [
         f"# HELP {name} Days that do not look like their robot.",
         f"# TYPE {name} gauge",
-        *(
-            f'{name}{{type="{f.answer.type}",robot="{f.answer.robot}"}} {len(f.foreign)}'
-            for f in robots
-        ),
+        *(f'{name}{{type="{f.type}",robot="{f.robot}"}} {len(f.foreign)}' for f in robots),
     ]
     refused = [
         "# HELP heft_refused_logs Logs that could not be used.",
@@ -602,8 +649,8 @@ def text(fleet: Fleet, most: int = 20) -> str:
 
 def _overdue(fleet: Fleet) -> list[tuple[str, str, str]]:
     """Return the type and serial of robots that a log is due of, and why."""
-    late = [(r.answer, r.due.reasons[0]) for r in fleet.robots if r.due.overdue]
-    return sorted((a.type, a.robot, why) for a, why in late) + [
+    late = [(r.type, r.robot, r.due.reasons[0]) for r in fleet.robots if r.due.overdue]
+    return sorted(late) + [
         (kind, robot, "no log of it can be used") for kind, robot in fleet.unheard
     ]
 
@@ -614,8 +661,8 @@ def _said(drift: Drift) -> str:
     return f"{drift.joint} {size}{' a week' if c.kind == 'slope' else ''} since {_date(c.onset)}"
 
 
-def page(fleet: Fleet) -> str:
-    """Return the page of a fleet: types, robots, joints, what needs attention first."""
+def page(fleet: Fleet) -> Iterator[str]:
+    """Return the page of a fleet, part after part: types, robots, joints, what is urgent first."""
     laws = {
         name: [
             (q.name, rounded(mean, scatter), f"{scatter:.2g}", q.unit)
@@ -625,13 +672,13 @@ def page(fleet: Fleet) -> str:
         if t.law is not None
     }
     head = ("quantity", "mean", "scatter between robots", "unit")
-    return pages.page(
+    return pages.page_parts(
         "applications/fleet/page.html.jinja",
         title="Fleet",
         version=heft.__version__,
         counts=fleet.counts,
         types={name: Table("", head, laws.get(name, [])) for name in fleet.types},
-        robots=[_shown(fleet, findings) for findings in fleet.robots],
+        robots=(_shown(fleet, findings) for findings in fleet.robots),
         misfiled=fleet.misfiled,
         due=_overdue(fleet),
         refused=fleet.refused,

@@ -201,9 +201,9 @@ class Prepared:
         text = json_text([VERSION, *hashes, asdict(self.preparation)])
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def key(self, log: str) -> str:
-        """Return the name of what is stored of a log of this SHA-256."""
-        return hashlib.sha256(f"{self.digest} {log}".encode()).hexdigest()
+    def key(self, log: str) -> bytes:
+        """Return what names that which is stored of a log of this SHA-256."""
+        return hashlib.sha256(f"{self.digest} {log}".encode()).digest()
 
     @cached_property
     def problem(self) -> Problem[RobotPlant]:

@@ -13,10 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
+from tempfile import TemporaryFile
+from typing import IO, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class FleetSettings:
         return connected(self.address, self.jobs) if self.engine == "ray" else nullcontext()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
     """One log to be folded by a worker."""
 
@@ -81,11 +82,12 @@ class Task:
     kept: Path  # folder of what is kept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Read:
     """What a worker says of a log: its hash and day, or why it cannot be used."""
 
     name: str
+    stamps: Sequence[Any] = ()  # by which it is known again
     digest: str = ""
     day: str | None = None
     reason: str | None = None
@@ -97,7 +99,7 @@ class RobotLogs:
 
     its: Prepared
     robot: str
-    days: tuple[tuple[str, tuple[str, ...]], ...]  # ascending, and each day's hashes
+    days: tuple[tuple[str, tuple[bytes, ...]], ...]  # ascending, and each day's hashes
     kept: Path
 
 
@@ -119,9 +121,54 @@ class RobotAnswer:
     whole: Answer  # of all days that were not left out
 
 
+@dataclass(frozen=True)
+class Shelf(Generic[Made]):
+    """A list whose items are in a nameless file: of many large ones, one is in memory at a time."""
+
+    file: IO[bytes]
+    places: Sequence[int]  # where the items begin
+    rest: dict[int, Any] = field(default_factory=dict)  # of the items that is no array, by place
+
+    @staticmethod
+    def on(folder: Path) -> Shelf[Made]:
+        """Return an empty one, whose file is on the disk of a folder and ends with its last use."""
+        return Shelf(TemporaryFile(dir=folder), ())
+
+    def put(self, item: Made) -> int:
+        """Write an item, and return where it begins."""
+        place = self.file.seek(0, os.SEEK_END)
+
+        def apart(array: Array) -> None:
+            np.save(self.file, array, allow_pickle=False)
+
+        self.rest[place] = _with_arrays(item, np.ndarray, apart)
+        return place
+
+    def __iter__(self) -> Iterator[Made]:
+        """Yield the items, read anew."""
+        return map(self.at, self.places)
+
+    def at(self, place: int) -> Made:
+        """Return the item that begins there."""
+        self.file.seek(place)
+        return cast(Made, _with_arrays(self.rest[place], type(None), lambda _: np.load(self.file)))
+
+
+def _with_arrays(item: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Return an item, its values of a kind changed: arrays to None, or None to arrays."""
+    if isinstance(item, kind):
+        return change(item)
+    if type(item) is tuple and not all(type(v) in (str, int) for v in item):
+        return tuple(_with_arrays(v, kind, change) for v in item)
+    if is_dataclass(item) and not isinstance(item, type):
+        own = {f.name: _with_arrays(getattr(item, f.name), kind, change) for f in fields(item)}
+        return replace(item, **own)
+    return item
+
+
 def folded(task: Task) -> _Read:
     """Fold one log and keep what it tells; a worker's work."""
-    its, name = task.its, task.log.name
+    its, name, stamps = task.its, task.log.name, _stamps(task.log.path)
     try:
         with at_hand(task.log.path) as log:
             digest, made = fold(log, its)
@@ -132,7 +179,7 @@ def folded(task: Task) -> _Read:
         put(new, path)
     except (HeftError, OSError, MemoryError, ArithmeticError, ValueError) as problem:
         return _Read(name, reason=_reason(problem))
-    return _Read(name, digest, made.day)
+    return _Read(name, stamps, digest, made.day)
 
 
 def deadly(task: Task) -> _Read:
@@ -140,8 +187,8 @@ def deadly(task: Task) -> _Read:
     return _Read(task.log.name, reason=f"{DEADLY} processes died reading it")
 
 
-def _place(kept: Path, key: str) -> Path:
-    return kept / key[:2] / f"{key}.npz"
+def _place(kept: Path, key: bytes) -> Path:
+    return kept / key[:1].hex() / f"{key.hex()}.npz"
 
 
 def kept_of(kept: Path, its: Prepared, digest: str) -> Path:
@@ -271,7 +318,7 @@ class Read:
     types: Mapping[str, Prepared]
     robots: tuple[RobotLogs, ...]
     refused: tuple[Refused, ...]
-    digests: Mapping[str, str]  # SHA-256 of each log that is summed, by its name
+    digests: Mapping[Log, str]  # SHA-256 of each log that is summed
     kept: Path
 
 
@@ -299,14 +346,13 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     reads: dict[str, _Read] = {}
     tasks = []
     for log in catalog.logs:
-        before, its = seen.get(log.name), types[log.type]
-        if before and before[0] == _stamps(log.path) and kept_of(kept, its, before[1]).exists():
-            reads[log.name] = _Read(log.name, before[1], before[2])
+        its, (before, digest, day) = types[log.type], json.loads(seen.get(log.name, "[0, 0, 0]"))
+        if before and before == _stamps(log.path) and kept_of(kept, its, digest).exists():
+            reads[log.name] = _Read(log.name, (), digest, day)
         else:
             tasks.append(Task(log, its, kept))
             seen.pop(log.name, None)
     progress(f"{len(catalog.logs)} logs, {len(reads)} of them known")
-    stamps = {task.log.name: _stamps(task.log.path) for task in tasks}
     begun = reported = time.monotonic()
     count = 0
     try:
@@ -315,7 +361,7 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
             if made.reason and settings.strict:
                 raise InvalidRecording(made.reason, argument=made.name)
             if not made.reason:
-                seen[made.name] = [stamps[made.name], made.digest, made.day]
+                seen[made.name] = json.dumps([made.stamps, made.digest, made.day])
             now = time.monotonic()
             if now - reported > 2.0:  # [s] between lines of progress
                 reported, rate = now, count / (now - begun)
@@ -324,8 +370,16 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
     finally:  # also of a run that is interrupted
         for remaining in kept.glob("*/.*"):  # of a worker that was killed
             remaining.unlink()
-        write_text(out / SEEN, json.dumps(seen, indent=0, sort_keys=True))
+        write_text(out / SEEN, _lines(seen))
+        seen.clear()
     return _sorted(catalog, types, reads, kept, settings.strict)
+
+
+def _lines(seen: Mapping[str, str]) -> Iterator[str]:
+    """Yield an index as JSON, a log a line."""
+    for k, name in enumerate(sorted(seen)):
+        yield f"{',' if k else '{'}\n{json.dumps(name)}: {seen[name]}"
+    yield "\n}\n" if seen else "{}\n"
 
 
 def _folded(tasks: Sequence[Task], settings: FleetSettings) -> Iterator[_Read]:
@@ -358,12 +412,15 @@ def _stamps(place: Place) -> list[Any]:
     return [list(s) if s else None for s in OpenedFile.at(place).stamps]
 
 
-def _seen(out: Path) -> dict[str, Any]:
-    try:
-        made = json.loads((out / SEEN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # logs are hashed anew
-        return {}
-    return made if isinstance(made, dict) else {}
+def _seen(out: Path) -> dict[str, str]:
+    """Return what `_lines` wrote: stamps, hash and day of each log as JSON, which is compact."""
+    seen, decode = dict[str, str](), json.JSONDecoder().raw_decode
+    with suppress(OSError, ValueError), (out / SEEN).open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith(("]\n", "],\n")):  # else logs are hashed anew
+                name, end = decode(line)
+                seen[name] = line[end + 2 :].rstrip(",\n")
+    return seen
 
 
 @dataclass(frozen=True)
@@ -432,19 +489,19 @@ def _preparation(
 def _sorted(
     catalog: Catalog,
     types: Mapping[str, Prepared],
-    reads: Mapping[str, _Read],
+    reads: dict[str, _Read],
     kept: Path,
     strict: bool,
 ) -> Read:
     """Return which logs are summed for which robot and day, and which are not."""
     refused: list[Refused] = []
-    days: dict[tuple[str, str], dict[str, list[str]]] = {}
-    owner: dict[str, Log] = {}
-    digests: dict[str, str] = {}
+    days: dict[tuple[str, str], dict[str, list[bytes]]] = {}
+    owner: dict[bytes, Log] = {}
+    digests: dict[Log, str] = {}
     for log in catalog.logs:
-        made = reads[log.name]
+        made = reads.pop(log.name)
         day, reason = log.day or made.day, made.reason
-        key = "" if reason else types[log.type].key(made.digest)
+        key = b"" if reason else types[log.type].key(made.digest)
         if not reason and key in owner:
             reason = f"the same log as {owner[key].name}"
         elif not reason and day is None:
@@ -453,7 +510,7 @@ def _sorted(
             refused.append(Refused(log.name, reason))
             continue
         assert day is not None
-        owner[key], digests[log.name] = log, made.digest
+        owner[key], digests[log] = log, made.digest
         days.setdefault((log.type, log.robot), {}).setdefault(day, []).append(key)
     if strict and refused:
         raise InvalidRecording(refused[0].reason, argument=refused[0].log)
