@@ -26,7 +26,8 @@ from .report import one_after_another, page_of
 
 ARM_RESULTS = ("estimate.json", "report.html", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
 TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
-MISSED = np.radians(1.0)  # of positions, root mean square, beyond which the law is another one
+# Of positions without what frames see late, root mean square, beyond which the law is another one.
+LEFT = np.radians(0.1)
 SLOW = 100.0  # frames a second below which a rotor looks like any other lag
 OPEN = 0.6  # of what friction falls by with the speed, which no law of it tells beyond
 WEIGHED = 0.005  # of a mass, its standard deviation where it was weighed
@@ -124,7 +125,7 @@ class IdentifiedArm:
     @property
     def misfit(self) -> list[str]:
         """What says that the law is not this arm's: nothing, or one sentence."""
-        far = [(k, j) for k, j in enumerate(self.robot.joints) if self.fit.missed[k] > MISSED]
+        far = [(k, j) for k, j in enumerate(self.robot.joints) if self.fit.left[k] > LEFT]
         held = []
         for k, joint in far:
             fast = [
@@ -135,10 +136,11 @@ class IdentifiedArm:
                 held.append(f"{joint} {fast[1]:.2g} rad/s, its goal {fast[0]:.2g}")
         if not far:
             return []
+        each = ", ".join(f"{j} {np.degrees(self.fit.left[k]):.2f}°" for k, j in far)
         said = (
-            f"positions of {', '.join(j for _, j in far)} are missed by more than friction of an "
-            "unknown law does: look for a limit of the goal's speed or of the duty, play in the "
-            "gears, joints that touch something"
+            f"positions are missed by more than friction of an unknown law does ({each}, besides "
+            "what frames are late), and intervals are wider by that: look for play in the gears, a "
+            "limit of the goal's speed or of the duty, joints that touch something"
         )
         slow = f"; moved at most: {'; '.join(held)} (goal_speed in the same TOML, or gain)"
         return [said + (slow if held else "")]
@@ -169,7 +171,7 @@ class IdentifiedArm:
             f"centres of mass are the file's within {1e3 * self.bench.centres:g} mm, a standard "
             "deviation (centres in the same TOML); shapes are the file's"
         )
-        _, _, shifts, zeros, _, _ = self.fit.loop.parts(self.fit.values)
+        _, _, shifts, zeros, *_ = self.fit.loop.parts(self.fit.values)
         sizes = np.linalg.norm(shifts.reshape(-1, 3), axis=1)
         far = [
             f"{b} {1e3 * size:.0f} mm"
