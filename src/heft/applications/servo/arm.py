@@ -54,9 +54,9 @@ LATE = (0.01, 0.03)  # delay of goals, and how far it may be from that [s]
 # Of the share of a spring's torque that drives lack, how far it may be from none: by what all pull,
 # their mean error of position [1/rad]; by the time since an episode began [1/s]; and near the goal,
 # at `NEAR` from it, by straight lines between, and none from the last on.
-LACKS = {"sag": (5.0,), "warmth": (0.01,), "near goal": (1.0,) * 4}
+LACKS = {"sag": (5.0,), "warmth": (0.01,), "near goal": (1.0,) * 3}
 LACKING = sum(map(len, LACKS.values()))
-NEAR = 0.003 * np.arange(5)  # [rad]; at the last one none
+NEAR = 0.003 * np.arange(1, 5)  # [rad]; nearer as at the first one, at the last one none
 ASKED = 5.0  # standard deviations from none, from which on a kind of them is fitted
 # Derivatives of a change of frame by each axis; it is a square of the shift, differenced exactly.
 SHIFTS = np.stack(

@@ -19,7 +19,7 @@ from heft.information import inertia
 from heft.models import SIMULATORS, JointFields, Robot, export, shown
 from heft.recordings import ColumnMap
 
-from .arm import OF_JOINT, Loop, LoopFit, fitted, with_servos
+from .arm import LACKING, NEAR, OF_JOINT, Loop, LoopFit, fitted, with_servos
 from .episodes import ArmBench, Episode, open_episodes
 from .identified import Quantity
 from .report import one_after_another, page_of
@@ -38,6 +38,7 @@ UNITS = {
     "armature": "kg·m²",
     "mass": "kg",
 }
+LACK_UNITS = {"sag": "1/rad", "warmth": "1/s", "near goal": "1"}  # of `arm.LACKS`
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +146,35 @@ class IdentifiedArm:
         slow = f"; moved at most: {'; '.join(held)} (goal_speed in the same TOML, or gain)"
         return [said + (slow if held else "")]
 
+    @cached_property
+    def lacks(self) -> Mapping[str, Quantity]:
+        """What drives lack of a spring's torque, as far as tests asked for it, by `Loop.names`."""
+        first = len(self.fit.values) - LACKING
+        std = np.sqrt(np.diag(self.fit.covariance)).tolist()
+        rows = list(zip(self.fit.loop.names, self.fit.values.tolist(), std, strict=True))[first:]
+        return {n: Quantity(x, s, LACK_UNITS[n.rpartition(" ")[0]]) for n, x, s in rows if s > 0.0}
+
+    @property
+    def _lacking(self) -> list[str]:
+        """Sentences of `lacks`."""
+        stiff, said = self.fit.values, list[str]()
+        pulls, lasts = 0.0, 0.0
+        for e in self.episodes:
+            error, since = e.goal - e.position, e.time - e.time[0]
+            pulls = max(pulls, float(self.fit.loop.lacks(stiff, error, since)[1][:, :, 0].max()))
+            lasts = max(lasts, float(since[-1]))
+        if (sag := self.lacks.get("sag 0")) is not None:
+            said.append(f"{_share(sag, pulls)} where all joints pull most: the supply sags")
+        if (warm := self.lacks.get("warmth 0")) is not None:
+            said.append(f"{_share(warm, lasts)} after {lasts:.0f} s of an episode: windings warm")
+        near = [q for n, q in self.lacks.items() if n.startswith("near")]
+        if near:
+            each = zip(np.degrees(NEAR), near, strict=False)
+            at = ", ".join(f"{_share(q, 1.0)} at {x:.2f}°" for x, q in each)
+            said.append(f"{at} off the goal: a dead zone, or a startup force where less than none")
+        files = "in no file of a simulator" if said else ""
+        return [f"drives lack of a spring's torque {x} ({files})" for x in said]
+
     @property
     def notes(self) -> list[str]:
         """What no such episodes tell, and what they say of the model."""
@@ -185,7 +215,7 @@ class IdentifiedArm:
             for j, z in zip(self.robot.joints, zeros, strict=True)
             if abs(z) > np.radians(2.0)
         ]
-        said += self.misfit
+        said += [*self._lacking, *self.misfit]
         if off:
             said.append(f"zeros are off the model's: {', '.join(off)} (zero in the same TOML)")
         return said
@@ -266,6 +296,7 @@ class IdentifiedArm:
                 "quantities": {
                     n: {**vars(q), "interval": q.interval} for n, q in self.quantities.items()
                 },
+                "lacks": self.lacks,
                 "reference": "" if self.bench.known else self.reference,
                 "covariance_of_logarithms": {"names": self._names, "matrix": self._scaled[1]},
                 "missed": dict(zip(self.robot.joints, self.fit.missed.tolist(), strict=True)),
@@ -301,6 +332,11 @@ class IdentifiedArm:
         mujoco = f"{mujoco[:end]}  <actuator>\n{motors}  </actuator>\n{mujoco[end:]}"
         others = [SIMULATORS[name].write(weighed, fields) for name in ("isaaclab", "pace")]
         return (self.to_json(), self.to_html(), mujoco, *others)
+
+
+def _share(of: Quantity, times: float) -> str:
+    """Return a share, of so many times a number."""
+    return f"{100.0 * times * of.value:.0f} ± {100.0 * times * NORMAL * of.std:.0f} %"
 
 
 def _fastest(time: Array, angle: Array) -> float:
