@@ -28,8 +28,20 @@ EVERY = 5  # steps between positions that are compared
 WARMER = 3.0  # [K], by which logs are apart at least where their warmth is fitted
 IMAGINARY = 1e-20
 FASTEST = 500.0  # [rad/s²], of arms that a friction of their own acceleration would let swing
-NAMES = ("A", "B", "viscous", "armature", "coulomb", "load", "static", "sag", "offset", "warmth")
-SIGNED = np.array([name == "offset" for name in NAMES])
+NAMES = (
+    "A",
+    "B",
+    "viscous",
+    "armature",
+    "coulomb",
+    "load",
+    "static",
+    "sag",
+    "offset",
+    "warmth",
+    "delay",
+)
+SIGNED = np.array([name in ("offset", "delay") for name in NAMES])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +108,18 @@ def followed(values: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
     """Return positions [rad] and duties of simulated stretches, (sets, stretches, N) each.
 
     Args:
-        values: Sets of the numbers `NAMES`, shape (sets, 10), may be complex.
+        values: Sets of the numbers `NAMES`, shape (sets, 11), may be complex.
     """
-    A, B, viscous, armature, coulomb, load, static, sag, offset, warmth = values.T[:, :, None]
+    A, B, viscous, armature, coulomb, load, static, sag, offset, warmth, delay = values.T[
+        :, :, None
+    ]
     q, v = (np.broadcast_to(x, (len(values), len(s.gain))).astype(complex) for x in s.begin)
     a = np.zeros_like(q)
     _, goal, on, supply = s.signals
     places, duties = np.empty((2, *q.shape, goal.shape[1]), dtype=complex)
     total, rate = np.zeros_like(q), np.gradient(goal, STEP, axis=1)
     for k in range(goal.shape[1]):
-        error = goal[:, k] - q
+        error = goal[:, k] - delay * rate[:, k] - q
         total = (total + STEP * error) * on[:, k]
         duty = s.gain * error + bench.d_gain * (rate[:, k] - v) + bench.i_gain * total
         duty = np.where(np.abs(duty.real) > 1.0, np.sign(duty.real), duty) * on[:, k]
@@ -159,10 +173,9 @@ def fitted(
     rubs, slows = 0.02 * bench.moment, 0.4 * A
     viscous = 0.1 * slows if released else slows
     bends = 0.1 / bench.moment
-    first = (
-        np.array([A, slows, viscous, 0.3 * bench.inertia, rubs, 0.2, 0.2, bends, 0.0, 0.01]) * free
-    )
-    scale = np.where(SIGNED, rubs, first)
+    sizes = [A, slows, viscous, 0.3 * bench.inertia, rubs, 0.2, 0.2, bends, rubs, 0.01, 0.005]
+    scale = np.array(sizes) * free
+    first = np.where(SIGNED, 0.0, scale)
     values = _descended(first, free, scale, stretches, bench)
     halves = [
         _descended(values, free, scale, stretches.part(half), bench)
@@ -178,7 +191,7 @@ def fitted(
 
 
 def _linearised(values: Array, scale: Array, s: Stretches, bench: Bench) -> tuple[Array, Array]:
-    """Return ∂q/∂(values/scale), shape (stretches, n, 10), and errors of positions, (…, n)."""
+    """Return ∂q/∂(values/scale), shape (stretches, n, 11), and errors of positions, (…, n)."""
     sets = np.vstack([values, values + 1j * IMAGINARY * np.diag(scale)])
     places = followed(sets, s, bench)[0][:, :, ::EVERY]
     error = s.signals[0, :, ::EVERY] - places[0].real

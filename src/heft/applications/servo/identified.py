@@ -30,6 +30,7 @@ TIMESTEP = 0.001  # of the MJCF file [s]
 QUANTITIES = {  # on the terminal, and their units
     "A": ("torque per volt A", "N·m/V"),
     "warmth": ("fall of A with temperature", "1/K"),
+    "delay": ("delay of the goal", "s"),
     "sag": ("fall of A with the arm's torque", "1/(N·m)"),
     "B": ("back-EMF B", "N·m·s/rad"),
     "armature": ("rotor inertia", "kg·m²"),
