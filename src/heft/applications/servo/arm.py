@@ -55,7 +55,6 @@ LATE = (0.01, 0.03)  # delay of goals, and how far it may be from that [s]
 # their mean error of position [1/rad]; by the time since an episode began [1/s]; and near the goal,
 # at `NEAR` from it, by straight lines between, and none from the last on.
 LACKS = {"sag": (5.0,), "warmth": (0.01,), "near goal": (1.0,) * 3}
-LACKING = sum(map(len, LACKS.values()))
 NEAR = 0.003 * np.arange(1, 5)  # [rad]; nearer as at the first one, at the last one none
 ASKED = 5.0  # standard deviations from none, from which on a kind of them is fitted
 # Derivatives of a change of frame by each axis; it is a square of the shift, differenced exactly.
@@ -269,7 +268,7 @@ class LoopFit:
     values: Array  # shape (k,)
     covariance: Array  # shape (k, k)
     missed: Array  # root mean square errors of positions, shape (joints,) [rad]
-    left: Array  # of them, what frames that all joints see late or early do not explain
+    unexplained: Array  # of them, what frames that all joints see late or early do not explain
 
 
 def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
@@ -298,13 +297,13 @@ def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
     blocks = [b[at] for b, at in zip(blocks, scored, strict=True)]
     values, one = guess, 100.0 * np.eye(len(loop.robot.joints))  # [1/rad]
     weights = [np.broadcast_to(one, (len(v), *one.shape)) for v in speeds]
-    kinds = np.repeat(["", *LACKS], [len(guess) - LACKING, *map(len, LACKS.values())])
-    free, passes = kinds == "", 0
+    kinds = np.array([name.rpartition(" ")[0] for name in loop.names])
+    free, passes = ~np.isin(kinds, list(LACKS)), 0
     while passes < 3:  # with the errors' size of the fit before
         belief = guess, np.where(free, wide, 0.0)
         values = _descended(loop, episodes, scored, values, belief, weights)
         slopes, errors = _compared(loop, episodes, scored, values)
-        weights, left = _weights(np.concatenate(errors), speeds)
+        weights, unexplained = _weights(np.concatenate(errors), speeds)
         scaled = [w @ s for w, s in zip(weights, slopes, strict=True)]
         relative = [np.einsum("njk,nk->nj", w, e) for w, e in zip(weights, errors, strict=True)]
         passes += 1
@@ -321,9 +320,10 @@ def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
     covariance = np.zeros((len(values), len(values)))
     spread = _step(values - guess, wide, free, scaled, relative, blocks)[1]
     # What an encoder's step does not explain, no block of the same law contradicts.
-    covariance[np.ix_(free, free)] = spread * max(1.0, float(np.mean(left**2)) / LEAST_ERROR**2)
+    wider = max(1.0, float(np.mean(unexplained**2)) / LEAST_ERROR**2)
+    covariance[np.ix_(free, free)] = wider * spread
     missed = np.sqrt(np.mean(np.concatenate(errors) ** 2, axis=0))
-    return LoopFit(loop, values, covariance, missed, left)
+    return LoopFit(loop, values, covariance, missed, unexplained)
 
 
 def _step(
@@ -378,15 +378,15 @@ def _weights(errors: Array, speeds: Sequence[Array]) -> tuple[list[Array], Array
     size = np.full_like(v, LEAST_ERROR**2)
     for _ in range(5):
         unsure = jitter / (1.0 + jitter * np.sum(v * v / size, axis=1, keepdims=True))
-        left = errors - v * unsure * np.sum(v * errors / size, axis=1, keepdims=True)
-        own = zip((left**2 + v * v * unsure).T, (v * v).T, strict=True)
+        rest = errors - v * unsure * np.sum(v * errors / size, axis=1, keepdims=True)
+        own = zip((rest**2 + v * v * unsure).T, (v * v).T, strict=True)
         parts = [nnls(np.stack([np.ones(len(x)), x], axis=1), e)[0] for e, x in own]
         still, moving = np.array(parts).T
         size = np.maximum(still, LEAST_ERROR**2) + moving * v * v
     both = size[:, :, None] * np.eye(v.shape[1]) + jitter * v[:, :, None] * v[:, None, :]
     weights = np.linalg.inv(np.linalg.cholesky(both))
     ends = np.cumsum([len(x) for x in speeds])[:-1]
-    return np.split(weights, ends), np.sqrt(np.mean(left**2, axis=0))
+    return np.split(weights, ends), np.sqrt(np.mean(rest**2, axis=0))
 
 
 def _compared(

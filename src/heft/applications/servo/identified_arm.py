@@ -19,7 +19,7 @@ from heft.information import inertia
 from heft.models import SIMULATORS, JointFields, Robot, export, shown
 from heft.recordings import ColumnMap
 
-from .arm import LACKING, NEAR, OF_JOINT, Loop, LoopFit, fitted, with_servos
+from .arm import LACKS, NEAR, OF_JOINT, Loop, LoopFit, fitted, with_servos
 from .episodes import ArmBench, Episode, open_episodes
 from .identified import Quantity
 from .report import one_after_another, page_of
@@ -27,7 +27,7 @@ from .report import one_after_another, page_of
 ARM_RESULTS = ("estimate.json", "report.html", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
 TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
 # Of positions without what frames see late, root mean square, beyond which the law is another one.
-LEFT = np.radians(0.1)
+MISSED = np.radians(0.1)
 SLOW = 100.0  # frames a second below which a rotor looks like any other lag
 OPEN = 0.6  # of what friction falls by with the speed, which no law of it tells beyond
 WEIGHED = 0.005  # of a mass, its standard deviation where it was weighed
@@ -37,8 +37,10 @@ UNITS = {
     "coulomb": "N·m",
     "armature": "kg·m²",
     "mass": "kg",
+    "sag": "1/rad",
+    "warmth": "1/s",
+    "near goal": "1",
 }
-LACK_UNITS = {"sag": "1/rad", "warmth": "1/s", "near goal": "1"}  # of `arm.LACKS`
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +128,7 @@ class IdentifiedArm:
     @property
     def misfit(self) -> list[str]:
         """What says that the law is not this arm's: nothing, or one sentence."""
-        far = [(k, j) for k, j in enumerate(self.robot.joints) if self.fit.left[k] > LEFT]
+        far = [(k, j) for k, j in enumerate(self.robot.joints) if self.fit.unexplained[k] > MISSED]
         held = []
         for k, joint in far:
             fast = [
@@ -137,7 +139,7 @@ class IdentifiedArm:
                 held.append(f"{joint} {fast[1]:.2g} rad/s, its goal {fast[0]:.2g}")
         if not far:
             return []
-        each = ", ".join(f"{j} {np.degrees(self.fit.left[k]):.2f}°" for k, j in far)
+        each = ", ".join(f"{j} {np.degrees(self.fit.unexplained[k]):.2f}°" for k, j in far)
         said = (
             f"positions are missed by more than friction of an unknown law does ({each}, besides "
             "what frames are late), and intervals are wider by that: look for play in the gears, a "
@@ -149,10 +151,10 @@ class IdentifiedArm:
     @cached_property
     def lacks(self) -> Mapping[str, Quantity]:
         """What drives lack of a spring's torque, as far as tests asked for it, by `Loop.names`."""
-        first = len(self.fit.values) - LACKING
         std = np.sqrt(np.diag(self.fit.covariance)).tolist()
-        rows = list(zip(self.fit.loop.names, self.fit.values.tolist(), std, strict=True))[first:]
-        return {n: Quantity(x, s, LACK_UNITS[n.rpartition(" ")[0]]) for n, x, s in rows if s > 0.0}
+        rows = zip(self.fit.loop.names, self.fit.values.tolist(), std, strict=True)
+        kinds = [(n, n.rpartition(" ")[0], x, s) for n, x, s in rows]
+        return {n: Quantity(x, s, UNITS[k]) for n, k, x, s in kinds if k in LACKS and s > 0.0}
 
     @property
     def _lacking(self) -> list[str]:
