@@ -128,7 +128,8 @@ def by_position(logs: Mapping[int, Sequence[ServoLog]], told: Mapping[int, Any])
     unseen = {g: [replace(log, duty=None) for log in own] for g, own in logs.items()}
     sets = [gains for count in TOGETHER for gains in combinations(GAINS, count)]
     for fitted in sets:
-        found = identify_bench(BENCH, [log for g in fitted for log in unseen[g]]).quantities
+        one = identify_bench(BENCH, [log for g in fitted for log in unseen[g]])
+        found, warm = one.quantities, one.temperature
         words = "position and goal at gain " + " and ".join(map(str, fitted))
         if len(fitted) == 1:
             for name, q in found.items():
@@ -136,11 +137,12 @@ def by_position(logs: Mapping[int, Sequence[ServoLog]], told: Mapping[int, Any])
                     duty = told[fitted[0]].quantities[name].value
                     z = abs(q.value - duty) / q.std
                     yield at_most(f"{words}: {name}, off what the duty says by", z, "σ", 1.96)
-        values = np.array([[found[n].value for n in hidden.NAMES]])
+        values = np.array([[found[n].value if n in found else 0.0 for n in hidden.NAMES]])
         for g in (g for g in GAINS if g not in fitted):
             off, missed, whole = [], 0.0, 0.0
             for log in logs[g]:
-                s = hidden.Stretches.of([log], BENCH, log.time[-1] - log.time[0] - hidden.STEP)
+                length = log.time[-1] - log.time[0] - hidden.STEP
+                s = hidden.Stretches.of([log], BENCH, length, warm)
                 places, duties = (x[0, 0].real for x in hidden.followed(values, s, BENCH))
                 clock = log.time[0] + hidden.STEP * np.arange(len(places))
                 duty = np.interp(clock, log.time, np.where(log.on, log.duty, 0.0))  # type: ignore[arg-type]

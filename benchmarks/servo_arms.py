@@ -310,6 +310,8 @@ def main(*, arms: int = 8, first: int = 200, jobs: int = 1) -> Iterator[Row]:
         made = [f.result() for f in futures.values() if f.exception() is None]
         words = f"{rate} Hz" + (", centres of mass off" if off else "")
         yield Row(f"{words}: arms not told", refused, "", against=f"of {arms}")
+        named = sum(bool(found.misfit or found.lacks) for _, found in made)
+        yield Row(f"{words}: arms said to be of another law", named, "", against=f"of {len(made)}")
         if made:
             yield from scored(words, made)
         if made and rate >= STAMPED:
@@ -330,8 +332,8 @@ def main(*, arms: int = 8, first: int = 200, jobs: int = 1) -> Iterator[Row]:
         made = [f.result() for f in futures.values() if f.exception() is None]
         words = f"50 Hz, {fault}"
         yield Row(f"{words}: arms not told", FAULTY - len(made), "", against=f"of {FAULTY}")
-        named = sum(bool(found.misfit) for _, found in made)
-        yield Row(f"{words}: arms told whose misfit is said", named, "", against=f"of {len(made)}")
+        named = sum(bool(found.misfit or found.lacks) for _, found in made)
+        yield Row(f"{words}: arms told whose law is said", named, "", against=f"of {len(made)}")
         if made:
             yield next(scored(words, made))
 

@@ -276,8 +276,9 @@ def test_a_rollout_is_the_same_with_all_masses_and_torques_scaled(paths: list[Pa
     """What position and goal cannot tell: the scale."""
     bench = replace(BENCH, gain=PER_UNIT)
     stretches = hidden.Stretches.of(open_logs(bench, paths[:1]), bench, 1.0)
-    one = np.array([[TRUE.get(name, 0.3) for name in hidden.NAMES]])
-    three = one * [{"load": 1.0, "static": 1.0, "sag": 1.0 / 3.0}.get(n, 3.0) for n in hidden.NAMES]
+    one = np.array([[(TRUE | {"delay": 0.01}).get(name, 0.3) for name in hidden.NAMES]])
+    less = {"load": 1.0, "static": 1.0, "sag": 1.0 / 3.0, "warmth": 1.0, "delay": 1.0}
+    three = one * [less.get(n, 3.0) for n in hidden.NAMES]
     heavy = replace(bench, mass=3.0 * bench.mass, arm_mass=3.0 * bench.arm_mass)
     places, duties = hidden.followed(one, stretches, bench)
     assert np.ptp(places.real) > 1.0
@@ -287,10 +288,27 @@ def test_a_rollout_is_the_same_with_all_masses_and_torques_scaled(paths: list[Pa
         assert np.abs(moved - other).max() < 1e-9
 
 
+def test_a_warm_winding_is_a_heavier_arm(paths: list[Path]) -> None:
+    bench = replace(BENCH, gain=PER_UNIT)
+    stretches = hidden.Stretches.of(open_logs(bench, paths[2:]), bench, 1.0)
+    stretches = stretches.part(stretches.signals[2].min(axis=1) > 0.5)  # with the torque on
+    values = np.array([(TRUE | {"delay": 0.01}).get(name, 0.3) for name in hidden.NAMES])
+    values[hidden.NAMES.index("warmth")] = 0.01
+    warm = replace(stretches, warmer=np.full_like(stretches.gain, 20.0))
+    same = values / [{"load": 1.2, "sag": 1.2**2}.get(n, 1.0) for n in hidden.NAMES]
+    heavy = replace(bench, mass=1.2 * bench.mass, arm_mass=1.2 * bench.arm_mass)
+    moved, other, cold = (
+        hidden.followed(x[None], s, b)[0].real
+        for x, s, b in ((values, warm, bench), (same, stretches, heavy), (values, stretches, bench))
+    )
+    assert np.abs(moved - other).max() < 1e-9 and np.abs(moved - cold).max() > 0.01
+
+
 def test_sensitivities_are_the_rollouts_own(paths: list[Path]) -> None:
     bench = replace(BENCH, gain=PER_UNIT)
     stretches = hidden.Stretches.of(open_logs(bench, paths[2:]), bench, 0.5).part(slice(0, 8))
-    values = np.array([TRUE.get(name, 0.3) for name in hidden.NAMES])
+    stretches = replace(stretches, warmer=np.linspace(-1.0, 1.0, 8))
+    values = np.array([(TRUE | {"delay": 0.01}).get(name, 0.3) for name in hidden.NAMES])
     h = 1e-6 * np.diag(np.maximum(values, 1e-3))
     exact = hidden.followed(values + 1e-20j * h, stretches, bench)[0].imag / 1e-20
     ahead, behind = (hidden.followed(values + x, stretches, bench)[0].real for x in (h, -h))
@@ -308,8 +326,11 @@ def test_position_and_goal_tell_what_the_duty_says(tmp_path: Path) -> None:
     assert set(asked) == set(TRUE) and max(apart.values()) < 3.0, apart
     assert sum(z > 1.96 for z in apart.values()) <= 1, apart
     assert found.quantities["A"].std < 0.1 * TRUE["A"]
+    late = found.quantities["delay"]
+    assert abs(late.value) < 3.0 * late.std < 0.03
     assert "by position and goal" in found.text() and len(found.text().splitlines()) <= 18
-    values = np.array([[found.quantities[name].value for name in hidden.NAMES]])
+    told = {n: q.value for n, q in found.quantities.items()} | {"warmth": 0.0}  # none is logged
+    values = np.array([[told[name] for name in hidden.NAMES]])
     whole = hidden.Stretches.of(logs[:1], bench, 7.9)
     duty = (
         np.clip(PER_UNIT * 300.0 * (whole.signals[1] - whole.signals[0]), -1, 1) * whole.signals[2]

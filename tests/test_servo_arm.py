@@ -82,13 +82,14 @@ def numbers(loop: arm.Loop) -> np.ndarray:
     values = np.concatenate(
         [np.repeat(middle, 3), np.zeros(3), np.full(9, 0.002), np.full(3, 0.02), np.full(3, 0.3)]
     )
-    return np.append(values + 0.1 * rng.standard_normal(len(values)), 0.013)
+    values += 0.1 * rng.standard_normal(len(values))
+    return np.concatenate([values, [0.013, 1.5, 0.03, 0.7, 0.2, -0.1]])
 
 
 def test_derivatives_are_those_of_the_steps(
     loop: arm.Loop, numbers: np.ndarray, episodes: list[Episode]
 ) -> None:
-    """With D, I and a limit of the duty; the goal's corners in time are told by a side alone."""
+    """With D, I, a limit of the duty and what drives lack; goals' corners tell a side alone."""
     one = replace(episodes[0], time=episodes[0].time[:120])
     one = replace(one, position=one.position[:120], goal=one.goal[:120])
     slopes = loop.followed(numbers, one)[1]
@@ -120,7 +121,9 @@ def test_the_loop_is_that_of_an_independent_simulator(
     plain = replace(loop, damps=0.0, sums=0.0, reach=np.inf, speed=speed)
     joints = [smooth.stiffness, smooth.viscous, smooth.coulomb, smooth.armature]
     masses = smooth.masses / [link[3] for link in LINKS[:3]]
-    values = np.concatenate([np.log([*joints, masses]).ravel(), np.zeros(15), [smooth.delay]])
+    values = np.concatenate(
+        [np.log([*joints, masses]).ravel(), np.zeros(15), [smooth.delay], np.zeros(5)]
+    )
     missed = plain.followed(values, episode, False)[0] - episode.position
     assert np.ptp(episode.position) > 1.0
     assert np.abs(missed[episode.time > 0.5]).max() < 0.003  # [rad]: two steps of 4096, as delays
@@ -143,7 +146,7 @@ def test_intervals_of_a_simulated_arm_hold_the_truth(truth: ServoArm, free: Iden
         for x in (free, found)
     ]
     assert ratio[0] == pytest.approx(ratio[1], rel=1e-3)
-    assert "no mass is known" in free.text()
+    assert "no mass is known" in free.text() and not found.lacks and found.misfit == []
 
 
 def test_files_say_to_mujoco_what_was_found(free: IdentifiedArm) -> None:
@@ -174,6 +177,29 @@ def test_a_limit_of_the_goals_speed_is_named(truth: ServoArm) -> None:
     assert "rad/s, its goal" in said and "(goal_speed" in said
     stated = identify_arm(robot_of(3), ArmBench(goal_speed=0.8), slow)
     assert stated.misfit == [] and np.degrees(stated.fit.missed.max()) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ({"dead_zone": 0.0061}, "off the goal: a dead zone"),
+        ({"fade": 0.3}, "after 8 s of an episode: windings warm"),
+        ({"play": math.radians(1.0)}, "look for play"),
+    ],
+)
+def test_what_drives_lack_is_said(truth: ServoArm, fault: dict[str, float], says: str) -> None:
+    """And no interval of what is told is far off."""
+    other = replace(truth, **fault)
+    made = episodes_of(other, 4, 8.0, 22)
+    fit = arm.fitted(arm.Loop(arm.with_servos(robot_of(3))), made)
+    found = IdentifiedArm(robot_of(3), ArmBench(), made, fit)
+    assert says in found.text() and bool(found.lacks) == ("play" not in fault)
+    true, link = other.truth(), f"{found.reference}.mass"
+    scale = found.all_quantities[link].value / true[link]
+    told = {n: q for n, q in found.quantities.items() if n != link}
+    apart = {n: abs(q.value - scale * true[n]) / q.std for n, q in told.items()}
+    assert max(apart.values(), default=0.0) < 3.5, apart
+    assert sum(z > 1.96 for z in apart.values()) <= 1, apart
 
 
 def dataset(
@@ -348,7 +374,7 @@ def stretches(bench: Bench) -> hidden.Stretches:
     count = 200
     goal = np.array([[0.3], [-0.2]]) * np.ones(count)
     signals = np.stack([0.0 * goal, goal, np.ones_like(goal), np.full_like(goal, 7.0)])
-    return hidden.Stretches(signals, np.array([0.9, 0.9]), np.zeros((2, 2)))
+    return hidden.Stretches(signals, np.array([0.9, 0.9]), np.zeros((2, 2)), np.zeros(2))
 
 
 def test_a_firmwares_d_is_back_emf_while_the_goal_stands() -> None:

@@ -8,6 +8,10 @@ difference.
 
 The arm follows an episode's goals from its first state on (`dynamics.held_steps`); sensitivities
 are those of the very steps. Goals are held from frame to frame, and come late by an unknown time.
+
+What a drive may lack of a spring's torque (`LACKS`) is a share of it by what was measured, so that
+positions are linear in its numbers nearly: each kind is tested by a step of least squares, and
+fitted where that is far from none.
 """
 
 from __future__ import annotations
@@ -47,6 +51,12 @@ ZERO = 0.05  # how far a joint's zero may be from the model file's [rad]
 FALL = (0.2, 0.3)  # of Coulomb friction, by which it falls over `FALLEN`, and how far from that
 FALLEN = 0.15  # [rad/s]
 LATE = (0.01, 0.03)  # delay of goals, and how far it may be from that [s]
+# Of the share of a spring's torque that drives lack, how far it may be from none: by what all pull,
+# their mean error of position [1/rad]; by the time since an episode began [1/s]; and near the goal,
+# at `NEAR` from it, by straight lines between, and none from the last on.
+LACKS = {"sag": (5.0,), "warmth": (0.01,), "near goal": (1.0,) * 3}
+NEAR = 0.003 * np.arange(1, 5)  # [rad]; nearer as at the first one, at the last one none
+ASKED = 5.0  # standard deviations from none, from which on a kind of them is fitted
 # Derivatives of a change of frame by each axis; it is a square of the shift, differenced exactly.
 SHIFTS = np.stack(
     [
@@ -84,6 +94,7 @@ class Loop:
             *(f"{j}.zero" for j in joints),
             *(f"{j}.fall" for j in joints),
             "delay",
+            *(f"{kind} {k}" for kind, wide in LACKS.items() for k in range(len(wide))),
         )
 
     @cached_property
@@ -107,15 +118,15 @@ class Loop:
         return {kind: [at[d] for d in range(len(self.robot.joints))] for kind, at in made.items()}
 
     def parts(self, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """Split numbers, the last axis: joints', masses, shifts [m], zeros, falls, the delay."""
+        """Split numbers, the last axis: joints', masses, shifts [m], zeros, falls, delay, lacks."""
         n, bodies = len(self.robot.joints), len(self.robot.tree.names)
-        ends = np.cumsum([len(OF_JOINT) * n, bodies, 3 * bodies, n, n])
+        ends = np.cumsum([len(OF_JOINT) * n, bodies, 3 * bodies, n, n, 1])
         return np.split(values, ends, axis=-1)
 
     def standard(self, values: Array) -> Array:
         """Return the standard parameters of numbers."""
         made = np.zeros(len(self.robot.labels))
-        joints, masses, shifts, _, falls, _ = self.parts(values)
+        joints, masses, shifts, _, falls, *_ = self.parts(values)
         own = dict(zip(OF_JOINT, np.exp(joints).reshape(len(OF_JOINT), -1), strict=True))
         for kind in self._places.keys() & own:
             made[self._places[kind]] = own[kind]
@@ -160,6 +171,23 @@ class Loop:
             now = now + moved
         return made
 
+    def lacks(self, values: Array, error: Array, since: Array) -> tuple[Array, Array]:
+        """Return the shares of its springs' torque that an arm lacks, and by which numbers.
+
+        Args:
+            error: Goal less position, shape (N, joints) [rad].
+            since: Time since the episode began, shape (N,) [s].
+
+        Returns:
+            Shapes (N, joints) and (N, joints, numbers).
+        """
+        stiff = np.exp(values[: error.shape[1]])
+        all_pull = np.abs(error) @ stiff / stiff.sum()
+        shares = [np.broadcast_to(x[:, None], error.shape) for x in (all_pull, since)]
+        shares += [np.interp(np.abs(error), NEAR, own) for own in np.eye(len(NEAR))[:-1]]
+        columns = np.stack(shares, axis=2)
+        return columns @ self.parts(values)[-1], columns
+
     def followed(self, values: Array, episode: Episode, slopes: bool = True) -> tuple[Array, Array]:
         """Return positions at an episode's times, and their derivatives by the numbers.
 
@@ -173,12 +201,18 @@ class Loop:
         frame = float(np.median(np.diff(t)))
         h = frame / np.ceil(frame / STEP - 1e-6)
         clock = t[0] + h * np.arange(int(np.ceil((t[-1] - t[0]) / h)) + 1)
-        stiff, zero, delay = np.exp(values[:n]), self.parts(values)[3], values[-1]
+        *_, zero, _, (delay,), lack = self.parts(values)
+        stiff = np.exp(values[:n])
         goal = self.goals(episode, clock, h, delay)
-        later = self.goals(episode, clock, h, delay + 0.1 * h)
+        moment = 1e-3 * h  # by which the delay is differenced, hardly across a corner of the goal
+        later = self.goals(episode, clock, h, delay + moment)
         wanted = np.zeros((len(clock), 3, n))
         wanted[:, 0] = goal + zero
-        wanted[:, 2] = stiff * self.damps * np.gradient(goal, h, axis=0)
+        seen = np.stack([np.interp(clock + 0.5 * h, t, x) for x in episode.position.T], axis=1)
+        spring, since = stiff * (goal - seen), clock - t[0]
+        share, shares = self.lacks(values, goal - seen, since)
+        lacking = spring * share
+        wanted[:, 2] = stiff * self.damps * np.gradient(goal, h, axis=0) - lacking
         # The position is held over a step, too: half of one is taken back.
         gains = np.stack([stiff, stiff * (self.damps + 0.5 * h), stiff * self.sums])
         standard, model = self.standard(values), self._simulated
@@ -206,20 +240,24 @@ class Loop:
         by_shift = np.einsum("tjbp,bpk->tjbk", by_body, np.einsum("kpq,bq->bpk", SHIFTS, own))
         Y = Y * standard  # by logarithms
         Y[:, :, self._places["coulomb"]] += Y[:, :, self._places["fall"]]
-        ahead = (later - goal) / (0.1 * h)
+        ahead = (later - goal) / moment
         ahead = ahead + self.damps * np.gradient(ahead, h, axis=0)
-        ahead = stiff * (ahead + self.sums * h * np.cumsum(later - goal, axis=0) / (0.1 * h))
-        by_delay = -ahead[:, :, None]
+        ahead = stiff * (ahead + self.sums * h * np.cumsum(later - goal, axis=0) / moment)
+        lacking_later = stiff * (later - seen) * self.lacks(values, later - seen, since)[0]
+        by_delay = ((lacking_later - lacking) / moment - ahead)[:, :, None]
         by_gain = -tau[:, :, None] * np.eye(n)
+        pulls = np.abs(spring) - stiff * shares[:, :, 0]  # the mean's derivative, with all of them
+        by_gain += lack[0] / stiff.sum() * spring[:, :, None] * pulls[:, None, :]
         parts = [by_gain, *(Y[:, :, self._places[kind]] for kind in list(OF_JOINT)[1:])]
         parts += [by_mass, by_shift.reshape(-1, n, 3 * bodies), K, -dry, by_delay]
+        parts.append(spring[:, :, None] * shares)
         columns = np.concatenate(parts, axis=2)
         moved, efforts = np.empty_like(columns), np.empty_like(columns)
         held_steps.carry(M, K, D, columns, (gains, -1.0), h, (moved, efforts))
-        share = (t - clock[0]) / h
-        first = np.clip(share.astype(int), 0, len(clock) - 2)
-        share = np.clip(share - first, 0.0, 1.0)[:, None, None]
-        return places, (1.0 - share) * moved[first] + share * moved[first + 1]
+        after = (t - clock[0]) / h
+        first = np.clip(after.astype(int), 0, len(clock) - 2)
+        after = np.clip(after - first, 0.0, 1.0)[:, None, None]
+        return places, (1.0 - after) * moved[first] + after * moved[first + 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +268,7 @@ class LoopFit:
     values: Array  # shape (k,)
     covariance: Array  # shape (k, k)
     missed: Array  # root mean square errors of positions, shape (joints,) [rad]
+    unexplained: Array  # of them, what frames that all joints see late or early do not explain
 
 
 def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
@@ -252,43 +291,102 @@ def fitted(loop: Loop, episodes: Sequence[Episode]) -> LoopFit:
             cure="give more episodes",
         )
     guess, wide = _guessed(loop, episodes)
-    fast = [
-        np.abs(np.gradient(e.position, e.time, axis=0))[own]
-        for e, own in zip(episodes, scored, strict=True)
+    speeds = [
+        np.gradient(e.position, e.time, axis=0)[at] for e, at in zip(episodes, scored, strict=True)
     ]
-    values, spread = guess, [np.full_like(v, 0.01) for v in fast]  # [rad]
-    for _ in range(3):  # with the errors' size of the fit before
-        values = _descended(loop, episodes, scored, values, (guess, wide), spread)
+    blocks = [b[at] for b, at in zip(blocks, scored, strict=True)]
+    values, one = guess, 100.0 * np.eye(len(loop.robot.joints))  # [1/rad]
+    weights = [np.broadcast_to(one, (len(v), *one.shape)) for v in speeds]
+    kinds = np.array([name.rpartition(" ")[0] for name in loop.names])
+    free, passes = ~np.isin(kinds, list(LACKS)), 0
+    while passes < 3:  # with the errors' size of the fit before
+        belief = guess, np.where(free, wide, 0.0)
+        values = _descended(loop, episodes, scored, values, belief, weights)
         slopes, errors = _compared(loop, episodes, scored, values)
-        spread = _spread(np.concatenate(errors), fast)
-    scaled = [s / x[:, :, None] for s, x in zip(slopes, spread, strict=True)]
-    hessian = sum(np.einsum("njp,njq->pq", s, s) for s in scaled) + np.diag(wide**-2.0)
-    covariance = np.linalg.solve(hessian, np.linalg.solve(hessian, np.diag(wide**-2.0)).T)
-    for s, e, x, block, own in zip(scaled, errors, spread, blocks, scored, strict=True):
-        relative = e / x
-        for b in np.unique(block[own]):
-            part, missing = s[block[own] == b], relative[block[own] == b]
-            score = np.einsum("njp,nj->p", part, missing)
-            moved = np.linalg.solve(hessian - np.einsum("njp,njq->pq", part, part), score)
-            covariance += MISFIT * np.outer(moved, moved)
+        weights, unexplained = _weights(np.concatenate(errors), speeds)
+        scaled = [w @ s for w, s in zip(weights, slopes, strict=True)]
+        relative = [np.einsum("njk,nk->nj", w, e) for w, e in zip(weights, errors, strict=True)]
+        passes += 1
+        sure = {}
+        for kind in LACKS.keys() - set(kinds[free]):
+            also = free | (kinds == kind)
+            moved, spread = _step(values - guess, wide, also, scaled, relative, blocks)
+            new = kinds[also] == kind
+            square = moved[new] @ np.linalg.solve(spread[np.ix_(new, new)], moved[new])
+            sure[kind] = float(np.sqrt(square / np.count_nonzero(new)))
+        kind = max(sure, key=sure.__getitem__, default="")
+        if kind and sure[kind] > ASKED:
+            free, passes = free | (kinds == kind), min(passes, 2)
+    covariance = np.zeros((len(values), len(values)))
+    spread = _step(values - guess, wide, free, scaled, relative, blocks)[1]
+    # What an encoder's step does not explain, no block of the same law contradicts.
+    wider = max(1.0, float(np.mean(unexplained**2)) / LEAST_ERROR**2)
+    covariance[np.ix_(free, free)] = wider * spread
     missed = np.sqrt(np.mean(np.concatenate(errors) ** 2, axis=0))
-    return LoopFit(loop, values, covariance, missed)
+    return LoopFit(loop, values, covariance, missed, unexplained)
 
 
-def _spread(errors: Array, fast: Sequence[Array]) -> list[Array]:
-    """Return the size of errors, which grows with the speed, since frames jitter.
+def _step(
+    off: Array,
+    wide: Array,
+    free: NDArray[np.bool_],
+    scaled: Sequence[Array],
+    relative: Sequence[Array],
+    blocks: Sequence[Array],
+) -> tuple[Array, Array]:
+    """Return a step of least squares of some numbers, and their covariance about its end.
+
+    Args:
+        off: How far the numbers are from the guess, shape (k,), and `wide` how far they may be.
+        scaled: Derivatives of each episode, over the errors' size, (N, joints, k) each.
+        relative: Errors over their size, (N, joints) each.
+        blocks: Block of each row, (N,) each.
+    """
+    prior = np.diag(wide[free] ** -2.0)
+    own = [s[:, :, free] for s in scaled]
+    hessian = prior + sum(np.einsum("njp,njq->pq", s, s) for s in own)
+    score = sum(np.einsum("njp,nj->p", s, e) for s, e in zip(own, relative, strict=True))
+    moved = np.linalg.solve(hessian, score - prior @ off[free])
+    covariance = np.linalg.solve(hessian, np.linalg.solve(hessian, prior).T)
+    for s, e, block in zip(own, relative, blocks, strict=True):
+        for b in np.unique(block):
+            part, missing = s[block == b], (e - s @ moved)[block == b]
+            without = hessian - np.einsum("njp,njq->pq", part, part)
+            change = np.linalg.solve(without, np.einsum("njp,nj->p", part, missing))
+            covariance += MISFIT * np.outer(change, change)
+    return moved, covariance
+
+
+def _weights(errors: Array, speeds: Sequence[Array]) -> tuple[list[Array], Array]:
+    """Return inverse roots of the errors' covariance at each time [1/rad], and what they leave.
+
+    Frames jitter, all joints' alike, which is an error of each along with its speed. What of the
+    errors is left without has a size that grows with the speed.
 
     Args:
         errors: Of all episodes, shape (N, joints) [rad].
-        fast: Speeds of each, shape (n, joints) [rad/s].
+        speeds: Of each, shape (n, joints) [rad/s].
+
+    Returns:
+        Shapes (n, joints, joints), and root mean squares of what is left, (joints,) [rad].
     """
-    squares, speeds = errors**2, np.concatenate(fast) ** 2
-    parts = [
-        nnls(np.stack([np.ones(len(v)), v], axis=1), e)[0]
-        for e, v in zip(squares.T, speeds.T, strict=True)
-    ]
-    still, moving = np.array(parts).T
-    return [np.sqrt(np.maximum(still, LEAST_ERROR**2) + moving * v**2) for v in fast]
+    v = np.concatenate(speeds)
+    # Products of different joints' errors have nothing else in common.
+    pairs = np.sum((v * v).sum(axis=1) ** 2 - (v**4).sum(axis=1))
+    alike = np.sum((v * errors).sum(axis=1) ** 2 - ((v * errors) ** 2).sum(axis=1))
+    jitter = max(float(alike / max(pairs, 1e-12)), 0.0)  # [s²]
+    size = np.full_like(v, LEAST_ERROR**2)
+    for _ in range(5):
+        unsure = jitter / (1.0 + jitter * np.sum(v * v / size, axis=1, keepdims=True))
+        rest = errors - v * unsure * np.sum(v * errors / size, axis=1, keepdims=True)
+        own = zip((rest**2 + v * v * unsure).T, (v * v).T, strict=True)
+        parts = [nnls(np.stack([np.ones(len(x)), x], axis=1), e)[0] for e, x in own]
+        still, moving = np.array(parts).T
+        size = np.maximum(still, LEAST_ERROR**2) + moving * v * v
+    both = size[:, :, None] * np.eye(v.shape[1]) + jitter * v[:, :, None] * v[:, None, :]
+    weights = np.linalg.inv(np.linalg.cholesky(both))
+    ends = np.cumsum([len(x) for x in speeds])[:-1]
+    return np.split(weights, ends), np.sqrt(np.mean(rest**2, axis=0))
 
 
 def _compared(
@@ -320,10 +418,11 @@ def _guessed(loop: Loop, episodes: Sequence[Episode]) -> tuple[Array, Array]:
     slow = stiff + np.log(max(lags, 0.005))  # [s]
     dry, rotor = stiff + np.log(0.003), stiff - np.log(25.0**2)  # [rad], [(rad/s)²]
     guess = np.repeat([stiff, slow, dry, rotor], n)
+    lacks = np.concatenate(list(LACKS.values()))
     guess = np.concatenate([guess, np.zeros(4 * bodies + n), np.full(n, FALL[0]), [LATE[0]]])
     counts = [n] * len(OF_JOINT) + [bodies, 3 * bodies, n, n, 1]
     wide = np.repeat([*OF_JOINT.values(), MASS, loop.shift, ZERO, FALL[1], LATE[1]], counts)
-    return guess, wide
+    return np.append(guess, 0.0 * lacks), np.append(wide, lacks)
 
 
 def _descended(
@@ -332,29 +431,38 @@ def _descended(
     scored: Sequence[Any],
     values: Array,
     belief: tuple[Array, Array],
-    spread: Sequence[Array],
+    weights: Sequence[Array],
 ) -> Array:
     """Return the most likely numbers, by least squares from given ones on."""
     guess, wide = belief
+    free = wide > 0.0
+
+    def full(x: Array) -> Array:
+        made = guess.copy()
+        made[free] = x
+        return made
 
     @lru_cache(maxsize=1)  # least squares asks for errors and derivatives one after another
     def compared(x: bytes) -> tuple[list[Array], list[Array]]:
-        return _compared(loop, episodes, scored, np.frombuffer(x))
+        return _compared(loop, episodes, scored, full(np.frombuffer(x)))
 
     def errors(x: Array) -> Array:
         try:
             missed = compared(x.tobytes())[1]
         except SolverFailure:
-            if np.array_equal(x, values):
+            if np.array_equal(x, values[free]):
                 raise
             return np.full(count, np.inf)  # so that a shorter step is tried
-        scaled = [(-e / size).ravel() for e, size in zip(missed, spread, strict=True)]
-        return np.concatenate([*scaled, (x - guess) / wide])
+        scaled = [
+            -np.einsum("njk,nk->nj", w, e).ravel() for w, e in zip(weights, missed, strict=True)
+        ]
+        return np.concatenate([*scaled, (x - guess[free]) / wide[free]])
 
     def slopes(x: Array) -> Array:
         moved = compared(x.tobytes())[0]
-        scaled = [s / size[:, :, None] for s, size in zip(moved, spread, strict=True)]
-        return np.concatenate([*(s.reshape(-1, len(x)) for s in scaled), np.diag(1.0 / wide)])
+        scaled = [w @ s[:, :, free] for w, s in zip(weights, moved, strict=True)]
+        return np.concatenate([*(s.reshape(-1, len(x)) for s in scaled), np.diag(1.0 / wide[free])])
 
-    count = len(values) + sum(size.size for size in spread)
-    return np.asarray(least_squares(errors, values, slopes, x_scale=wide, ftol=1e-4).x)
+    count = np.count_nonzero(free) + sum(w.shape[0] * w.shape[1] for w in weights)
+    solved = least_squares(errors, values[free], slopes, x_scale=wide[free], ftol=1e-4)
+    return full(solved.x)

@@ -30,6 +30,7 @@ TIMESTEP = 0.001  # of the MJCF file [s]
 QUANTITIES = {  # on the terminal, and their units
     "A": ("torque per volt A", "N·m/V"),
     "warmth": ("fall of A with temperature", "1/K"),
+    "delay": ("delay of the goal", "s"),
     "sag": ("fall of A with the arm's torque", "1/(N·m)"),
     "B": ("back-EMF B", "N·m·s/rad"),
     "armature": ("rotor inertia", "kg·m²"),
@@ -300,7 +301,7 @@ SERVO = BamActuatorCfg(
         full = {n: q.value for n, q in self.quantities.items()}
         bench, errors = replace(self.bench, gain=self._gain or None), list[list[Array]]()
         for log in self.logs:
-            s = hidden.Stretches.of([log], bench, hidden.LENGTH)
+            s = hidden.Stretches.of([log], bench, hidden.LENGTH, self.temperature)
             s, one = s.part(s.signals[2].min(axis=1) > 0.5), replace(self, logs=[log])
             flat = one._fields
             flat |= {"coulomb": flat["coulomb"] + flat["load"] * one._load, "load": 0.0}
@@ -346,14 +347,16 @@ def identify_bench(
     else:
         progress("simulating the loop, whose duty is not logged")
         firmware, strengths = None, []
-        values, covariance, off = hidden.fitted(logs, bench, released)
+        values, covariance, free, off = hidden.fitted(logs, bench, released)
+        warm = float(np.mean([log.temperature for log in logs]))
         curves = [
-            _positions(values, hidden.Stretches.of([log], bench, hidden.LENGTH), bench, log.name)
+            _positions(
+                values, hidden.Stretches.of([log], bench, hidden.LENGTH, warm), bench, log.name
+            )
             for log in logs
         ]
-        kept = [k for k, n in enumerate(hidden.NAMES) if released or n != "B"]
-        names, values = [hidden.NAMES[k] for k in kept], values[kept]
-        covariance = covariance[np.ix_(kept, kept)]
+        names, values = np.array(hidden.NAMES)[free].tolist(), values[free]
+        covariance = covariance[np.ix_(free, free)]
         said = (
             f"by position and goal of {_counted(logs)}; positions missed by "
             f"{np.degrees(off):.2f}° in stretches of {hidden.LENGTH:g} s"

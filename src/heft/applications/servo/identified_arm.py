@@ -19,14 +19,15 @@ from heft.information import inertia
 from heft.models import SIMULATORS, JointFields, Robot, export, shown
 from heft.recordings import ColumnMap
 
-from .arm import OF_JOINT, Loop, LoopFit, fitted, with_servos
+from .arm import LACKS, NEAR, OF_JOINT, Loop, LoopFit, fitted, with_servos
 from .episodes import ArmBench, Episode, open_episodes
 from .identified import Quantity
 from .report import one_after_another, page_of
 
 ARM_RESULTS = ("estimate.json", "report.html", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
 TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
-MISSED = np.radians(1.0)  # of positions, root mean square, beyond which the law is another one
+# Of positions without what frames see late, root mean square, beyond which the law is another one.
+MISSED = np.radians(0.1)
 SLOW = 100.0  # frames a second below which a rotor looks like any other lag
 OPEN = 0.6  # of what friction falls by with the speed, which no law of it tells beyond
 WEIGHED = 0.005  # of a mass, its standard deviation where it was weighed
@@ -36,6 +37,9 @@ UNITS = {
     "coulomb": "N·m",
     "armature": "kg·m²",
     "mass": "kg",
+    "sag": "1/rad",
+    "warmth": "1/s",
+    "near goal": "1",
 }
 
 
@@ -124,7 +128,7 @@ class IdentifiedArm:
     @property
     def misfit(self) -> list[str]:
         """What says that the law is not this arm's: nothing, or one sentence."""
-        far = [(k, j) for k, j in enumerate(self.robot.joints) if self.fit.missed[k] > MISSED]
+        far = [(k, j) for k, j in enumerate(self.robot.joints) if self.fit.unexplained[k] > MISSED]
         held = []
         for k, joint in far:
             fast = [
@@ -135,13 +139,43 @@ class IdentifiedArm:
                 held.append(f"{joint} {fast[1]:.2g} rad/s, its goal {fast[0]:.2g}")
         if not far:
             return []
+        each = ", ".join(f"{j} {np.degrees(self.fit.unexplained[k]):.2f}°" for k, j in far)
         said = (
-            f"positions of {', '.join(j for _, j in far)} are missed by more than friction of an "
-            "unknown law does: look for a limit of the goal's speed or of the duty, play in the "
-            "gears, joints that touch something"
+            f"positions are missed by more than friction of an unknown law does ({each}, besides "
+            "what frames are late), and intervals are wider by that: look for play in the gears, a "
+            "limit of the goal's speed or of the duty, joints that touch something"
         )
         slow = f"; moved at most: {'; '.join(held)} (goal_speed in the same TOML, or gain)"
         return [said + (slow if held else "")]
+
+    @cached_property
+    def lacks(self) -> Mapping[str, Quantity]:
+        """What drives lack of a spring's torque, as far as tests asked for it, by `Loop.names`."""
+        std = np.sqrt(np.diag(self.fit.covariance)).tolist()
+        rows = zip(self.fit.loop.names, self.fit.values.tolist(), std, strict=True)
+        kinds = [(n, n.rpartition(" ")[0], x, s) for n, x, s in rows]
+        return {n: Quantity(x, s, UNITS[k]) for n, k, x, s in kinds if k in LACKS and s > 0.0}
+
+    @property
+    def _lacking(self) -> list[str]:
+        """Sentences of `lacks`."""
+        stiff, said = self.fit.values, list[str]()
+        pulls, lasts = 0.0, 0.0
+        for e in self.episodes:
+            error, since = e.goal - e.position, e.time - e.time[0]
+            pulls = max(pulls, float(self.fit.loop.lacks(stiff, error, since)[1][:, :, 0].max()))
+            lasts = max(lasts, float(since[-1]))
+        if (sag := self.lacks.get("sag 0")) is not None:
+            said.append(f"{_share(sag, pulls)} where all joints pull most: the supply sags")
+        if (warm := self.lacks.get("warmth 0")) is not None:
+            said.append(f"{_share(warm, lasts)} after {lasts:.0f} s of an episode: windings warm")
+        near = [q for n, q in self.lacks.items() if n.startswith("near")]
+        if near:
+            each = zip(np.degrees(NEAR), near, strict=False)
+            at = ", ".join(f"{_share(q, 1.0)} at {x:.2f}°" for x, q in each)
+            said.append(f"{at} off the goal: a dead zone, or a startup force where less than none")
+        files = "in no file of a simulator" if said else ""
+        return [f"drives lack of a spring's torque {x} ({files})" for x in said]
 
     @property
     def notes(self) -> list[str]:
@@ -169,7 +203,7 @@ class IdentifiedArm:
             f"centres of mass are the file's within {1e3 * self.bench.centres:g} mm, a standard "
             "deviation (centres in the same TOML); shapes are the file's"
         )
-        _, _, shifts, zeros, _, _ = self.fit.loop.parts(self.fit.values)
+        _, _, shifts, zeros, *_ = self.fit.loop.parts(self.fit.values)
         sizes = np.linalg.norm(shifts.reshape(-1, 3), axis=1)
         far = [
             f"{b} {1e3 * size:.0f} mm"
@@ -183,7 +217,7 @@ class IdentifiedArm:
             for j, z in zip(self.robot.joints, zeros, strict=True)
             if abs(z) > np.radians(2.0)
         ]
-        said += self.misfit
+        said += [*self._lacking, *self.misfit]
         if off:
             said.append(f"zeros are off the model's: {', '.join(off)} (zero in the same TOML)")
         return said
@@ -264,6 +298,7 @@ class IdentifiedArm:
                 "quantities": {
                     n: {**vars(q), "interval": q.interval} for n, q in self.quantities.items()
                 },
+                "lacks": self.lacks,
                 "reference": "" if self.bench.known else self.reference,
                 "covariance_of_logarithms": {"names": self._names, "matrix": self._scaled[1]},
                 "missed": dict(zip(self.robot.joints, self.fit.missed.tolist(), strict=True)),
@@ -299,6 +334,11 @@ class IdentifiedArm:
         mujoco = f"{mujoco[:end]}  <actuator>\n{motors}  </actuator>\n{mujoco[end:]}"
         others = [SIMULATORS[name].write(weighed, fields) for name in ("isaaclab", "pace")]
         return (self.to_json(), self.to_html(), mujoco, *others)
+
+
+def _share(of: Quantity, times: float) -> str:
+    """Return a share, of so many times a number."""
+    return f"{100.0 * times * of.value:.0f} ± {100.0 * times * NORMAL * of.std:.0f} %"
 
 
 def _fastest(time: Array, angle: Array) -> float:
