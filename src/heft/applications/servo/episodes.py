@@ -22,7 +22,7 @@ from heft.files import Number, OpenedFile, named, read_text, section
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, is_log, read_table
 
-from .bench import ServoLog
+from .bench import ServoLog, require_motion
 from .firmware import Firmware
 
 COUNTS = 4096  # of an encoder, a turn
@@ -166,22 +166,8 @@ def open_episodes(
     for e in found:
         whole = np.isfinite(np.column_stack([e.time, e.position, e.goal])).all(axis=1)
         time = e.time[whole]
-        if len(time) < 50 or not (np.diff(time) > 0.0).all():
-            raise InvalidRecording(
-                "an episode is too short, or its time does not go on",
-                argument=e.name,
-                got=f"{len(time)} whole rows",
-                cure="leave it out, or record at least some seconds",
-            )
         q, goal = (sign * x[whole] + zero for x in (e.position, e.goal))
-        if np.abs(np.append(q, goal)).max() > 4.0 * np.pi:  # no angle [rad] of a servo
-            raise InvalidRecording(
-                "positions and goals are no angles in rad",
-                argument=e.name,
-                got=f"values up to {np.abs(np.append(q, goal)).max():.3g}",
-                cure='say degrees in a map (--map: unit = "deg"); −100 … 100 of a calibrated range '
-                "needs the dataset's calibration",
-            )
+        require_motion(e.name, time, [q, goal])
         made.append(Episode(e.name, time, q, goal, e.file))
     return made
 
