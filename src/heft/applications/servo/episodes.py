@@ -208,7 +208,7 @@ def _dataset(
     features = info.get("features")
     features = features if isinstance(features, dict) else {}
     _require_goal(folder, [n for n in (ACTION,) if n not in features])
-    names = [_joint_name(n) for n in _names(features.get(STATE), folder)]
+    names = _names(features.get(STATE), folder)
     joints = bench.joints or names
     if len(joints) != len(names) or not set(robot.joints) <= set(joints):
         raise InvalidSetting(
@@ -306,7 +306,7 @@ def _object(path: Path, what: str) -> dict[str, Any]:
 
 
 def _names(feature: Any, folder: Path) -> list[str]:
-    """Return the names of a feature, which older versions keep under another one."""
+    """Return the joints that a feature names; older versions keep them under another key."""
     names = feature.get("names") if isinstance(feature, dict) else None
     if isinstance(names, dict):
         names = next(iter(names.values()), None)
@@ -316,8 +316,4 @@ def _names(feature: Any, folder: Path) -> list[str]:
             argument=str(folder / "meta" / "info.json"),
             got=f"{STATE}: {names}"[:200],
         )
-    return names
-
-
-def _joint_name(name: str) -> str:
-    return name.removesuffix(".pos").removeprefix("main_")
+    return [n.removesuffix(".pos").removeprefix("main_") for n in names]
