@@ -151,11 +151,7 @@ class ServoLog:
 
 
 def open_logs(bench: Bench, paths: Sequence[Path], map: Path | None = None) -> list[ServoLog]:
-    """Return the logs of a bench; see `ServoLog.open`.
-
-    Args:
-        map: TOML that says what their columns mean.
-    """
+    """Return the logs of a bench, whose columns a TOML says; see `ServoLog.open`."""
     columns = None if map is None else ColumnMap.from_toml(map)
     return [ServoLog.open(path, bench, columns) for path in paths]
 
