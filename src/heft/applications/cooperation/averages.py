@@ -168,7 +168,7 @@ class _Averages:
     ) -> tuple[Array, Array, Array]:
         """Return π, its covariance, and the derivative of π by the robot's pose, shape (10, 6).
 
-        What all offsets make of the total wrench has a prior covariance.
+        What all offsets make of the total wrench has `of_offset` as its prior covariance.
         """
         own = _in_frame(self.parts[robot], self.poses[robot])
         factor = triangle_of(np.hstack([held, own, np.ones((len(own), 1))]))  # moments of all

@@ -67,7 +67,7 @@ class Windows:
     overlap: float  # how many windows count as one
 
     def moved(self, pose: Pose) -> Windows:
-        """Return the windows in another frame of the body, which the pose leads to."""
+        """Return the windows in the frame of the body that a pose takes coordinates to."""
         M, D = motion_map(pose), wrench_map(pose)
         return replace(
             self,
