@@ -17,7 +17,7 @@ def _die_of(paths: Sequence[Place]) -> None:
 
 def chosen_or_dead(task: reading._Sample) -> object:
     """Do a worker's work, and die of logs that are called deadly."""
-    _die_of([path for pair in task.pairs for path in pair])
+    _die_of([path for pair in task[1] for path in pair])
     return reading._chosen(task)
 
 

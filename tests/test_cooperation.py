@@ -31,7 +31,6 @@ from heft.applications.cooperation import results as team_results
 from heft.applications.cooperation.clocks import clock_offset, on_one_clock
 from heft.applications.cooperation.method import CooperativeRun, unplaced
 from heft.applications.cooperation.paper import estimate_map, observation
-from heft.applications.cooperation.signals import SensorNoise
 from heft.applications.cooperation.window_stream import (
     WindowSettings,
     noise_of,
@@ -61,7 +60,7 @@ from heft.simulation import SimulatedTeam, Team, TeamMotion, TeamNoise
 from tests.teams import SHORT, pose, signals
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-NONE = SensorNoise(0.0, 0.0, 0.0, 0.0, 0.0)
+NONE = TeamNoise(*[0.0] * 5)
 
 
 @pytest.fixture(scope="module")

@@ -83,11 +83,7 @@ class AgreementSettings:
     suspects: int = 3  # how many robots are tried to be left out, those that differ most
 
     def limit(self, rows: float) -> float:
-        """Return the mean square of a normalised 3-vector beyond which motions disagree.
-
-        Args:
-            rows: Number of independent windows averaged.
-        """
+        """Return the mean square of normalised 3-vectors, of independent rows, beyond chance."""
         return max(self.doubtful, 1.0 + self.sure * float(np.sqrt(2.0 / (3.0 * rows))))
 
 
@@ -271,11 +267,7 @@ class TeamMotions:
         return replace(self._pair(agreed, spread, robot), belief=belief)
 
     def refined(self, poses: Mapping[int, Pose], rounds: int) -> Agreement:
-        """Return the poses, each refined against the fused motion of all other robots.
-
-        Args:
-            poses: Initial poses, of the robots that count.
-        """
+        """Return poses of the robots that count, each refined against all others' fused motion."""
         now, spreads, apart = dict(poses), {}, dict.fromkeys(poses, 1.0)
         untold: set[int] = set()
         size = len(self.space.pose)
@@ -300,8 +292,7 @@ class TeamMotions:
     ) -> Agreement:
         """Return the team's poses, leaving out robots whose motions disagree.
 
-        Args:
-            start: Initial poses; robots without one are placed by motion.
+        Robots without a pose to start with are placed by motion.
         """
         everyone, limit = range(len(self.parts)), settings.limit(self.windows / self.overlap)
         full = self._among(everyone, start, settings.rounds)

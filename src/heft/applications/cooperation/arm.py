@@ -127,11 +127,7 @@ class ArmContact:
             )
 
     def regular(self, position: Array) -> NDArray[np.bool_]:
-        """Return where joint torques determine the wrench: away from singularities, shape (N,).
-
-        Args:
-            position: q, shape (N, joints) [rad or m].
-        """
+        """Return where torques at q determine the wrench, away from singularities, shape (N,)."""
         return np.asarray(np.linalg.cond(self.jacobian(position)) <= NEARLY_SINGULAR)
 
     def _wrench(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from heft.arrays import Array
 from heft.errors import InvalidRecording
@@ -19,6 +20,7 @@ from heft.information import Graph, Spectrum, chebyshev, inertia, triangle_of
 
 from .agreement import TeamMotions
 from .load import LoadEstimate, LoadInformation, TeamBelief
+from .replication import WIDTH
 from .windows import (
     SIZE,
     SPATIAL,
@@ -31,7 +33,6 @@ from .windows import (
     wrench_map,
 )
 
-WIDE = SIZE + 6  # numbers of a window
 SMALL = 1e-5  # change of a pose for a derivative [rad, m]
 
 
@@ -167,8 +168,7 @@ class _Averages:
     ) -> tuple[Array, Array, Array]:
         """Return π, its covariance, and the derivative of π by the robot's pose, shape (10, 6).
 
-        Args:
-            of_offset: Prior covariance of what all offsets make of the total wrench.
+        What all offsets make of the total wrench has `of_offset` as its prior covariance.
         """
         own = _in_frame(self.parts[robot], self.poses[robot])
         factor = triangle_of(np.hstack([held, own, np.ones((len(own), 1))]))  # moments of all
@@ -179,13 +179,13 @@ class _Averages:
         belief = TeamBelief().of_load({}, SPATIAL).beside(6)
 
         def information(change: Array) -> LoadInformation:
-            mean = factor[:, :WIDE] + change / self.count
+            mean = factor[:, :WIDTH] + change / self.count
             total = np.hstack([mean[:, :SIZE], factor[:, -1:], self.count * mean[:, SIZE:]])
             motion = np.pad(spread[:SIZE, :SIZE] / self.count, ((0, 1), (0, 1)))
             noise = motion, self.count * spread[SIZE:, SIZE:]
             return LoadInformation(total, *noise, self.windows, self.overlap, tensor, belief)
 
-        load = information(np.zeros((1, WIDE)))
+        load = information(np.zeros((1, WIDTH)))
         estimate = load.estimate()
         if estimate is None:
             raise InvalidRecording("the motion does not tell the load", argument=f"robot {robot}")
@@ -195,7 +195,7 @@ class _Averages:
             for sign in (1.0, -1.0):
                 there = moved(self.poses[robot], sign * step)
                 moving = _frame_map(there) @ np.linalg.inv(_frame_map(self.poses[robot]))
-                change = factor[:, WIDE:-1] @ (moving - np.eye(WIDE)).T
+                change = factor[:, WIDTH:-1] @ (moving - np.eye(WIDTH)).T
                 pushed[:, k] += sign * information(change).gradient(values)
         columns = np.linalg.solve(load.information(values), pushed) / (2.0 * SMALL)
         return values[:10], covariance[:10, :10], np.asarray(columns[:10])
@@ -204,9 +204,7 @@ class _Averages:
 def _frame_map(pose: Pose) -> Array:
     """Return the map of a robot's motion and wrench to the shared frame, shape (24, 24)."""
     back = inverse(pose)
-    estimate = np.zeros((WIDE, WIDE))
-    estimate[:SIZE, :SIZE], estimate[SIZE:, SIZE:] = motion_map(back), wrench_map(back)
-    return estimate
+    return np.asarray(block_diag(motion_map(back), wrench_map(back)))
 
 
 def _in_frame(part: Windows, pose: Pose) -> Array:
@@ -216,6 +214,5 @@ def _in_frame(part: Windows, pose: Pose) -> Array:
 
 def _spread(part: Windows, pose: Pose) -> Array:
     """Return the covariance of a robot's windows in the shared frame, shape (24, 24)."""
-    M, estimate = _frame_map(pose), np.zeros((WIDE, WIDE))
-    estimate[:SIZE, :SIZE], estimate[SIZE:, SIZE:] = part.spread, part.wrench_spread
-    return np.asarray(M @ estimate @ M.T)
+    M = _frame_map(pose)
+    return np.asarray(M @ block_diag(part.spread, part.wrench_spread) @ M.T)

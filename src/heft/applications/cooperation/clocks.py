@@ -182,14 +182,17 @@ class TeamClocks:
             until: Number of the first window that is not used.
         """
         begin = max(until - 1000, replica.begin(origins))  # windows by which clocks are compared
-        good = [n for n in range(begin, until) if replica.row(origins, n) is not None]
+        kept = [replica.windows[o] for o in origins]
+        good = [
+            n
+            for n in range(begin, until)
+            if all(np.isfinite(own.get(n, ABSENT)[0]) for own in kept)
+        ]
         if len(good) < 2:
             return False
         time = self.windows.stride * (np.array(good) - good[0]).astype(float)
         # Of ω ωᵀ the diagonal comes first.
-        squares = [
-            np.array([replica.windows[o][n][SQUARES][:3].sum() for n in good]) for o in origins
-        ]
+        squares = [np.array([own[n][SQUARES][:3].sum() for n in good]) for own in kept]
         new = False
         for origin, own in zip(origins[1:], squares[1:], strict=True):
             estimate = offset_of_squares((time, squares[0]), (time, own), self.settings)
@@ -238,10 +241,9 @@ class TeamClocks:
         return min(numbers)
 
     def row(self, replica: Replica, origins: tuple[int, ...], number: int) -> Array | None:
-        """Return windows of some robots at one time, side by side; None where one is absent.
+        """Return windows of some robots side by side, the number being the first robot's.
 
-        Args:
-            number: Number of the window on the first robot's clock.
+        It is None where one is absent.
         """
         each_robot = []
         for origin in origins:

@@ -99,17 +99,19 @@ class LiveNode:
             stated = self._with_contact(stated, own)
         reader = ContactReader(stated.robots[own], self.team.parent)
         node = CooperativeNode(stated, own, time.time_ns(), self.settings)
-        link = team_link(stated, own)
+        to_team = team_link(stated, own)
         journal = None if self.checkpoint is None else Journal(self.checkpoint, node)
         if journal is not None and (windows := journal.go_on()):
             progress(f"going on from {self.checkpoint}: {windows} windows")
         with ExitStack() as stack:
             sensors = None
             if self.on is not None:
-                where = replace(_link_of(self.on), transforms=f"{PUBLISH}/transforms")
+                link = Link.named(self.on)
+                to = PUBLISH if link.publish == Link.publish else link.publish
+                where = replace(link, publish=to, transforms=f"{PUBLISH}/transforms")
                 sensors = stack.enter_context(connected(where, self.insecure))
-            team = stack.enter_context(joined(link))
-            progress(f"{stated.robots[own].name} is at {link.address}")
+            team = stack.enter_context(joined(to_team))
+            progress(f"{stated.robots[own].name} is at {to_team.address}")
             running = _Running(node, team, sensors, journal, message, reader)
             source = self._arrivals(sensors, stop, running)
             for arrival in until_failure(source, running.source_failed):
@@ -144,11 +146,6 @@ class LiveNode:
         names = running.reader.names
         log = played(self.replay, names, self.columns, stop, self.speed, self.begin)
         return chain(log, _until_rest(stop, running))
-
-
-def _link_of(on: str) -> Link:
-    link = Link.named(on)
-    return replace(link, publish=PUBLISH) if link.publish == Link.publish else link
 
 
 def _until_rest(stop: threading.Event, running: _Running) -> Iterator[Arrival]:
@@ -206,7 +203,7 @@ class Journal:
                 message = decoded(entry, self.node.own, self.node.team, self.node.count)
             except BadMessage as problem:
                 raise self._refused(f"its entry at byte {at}: {problem}") from problem
-            self.node.go_on_from(message)
+            self.node.replica.receive(self.node.own, message)
             windows += len(message.windows)
             at = begin + length
         if at < len(data):
@@ -391,11 +388,7 @@ class _Running:
 
 
 def publish(node: CooperativeNode, connection: Connection) -> None:
-    """Publish the load and the neighbours' contact frames, in the robot's own frame.
-
-    Args:
-        connection: To the robot's own topics.
-    """
+    """Publish the load and the neighbours' contact frames, in the robot's own frame."""
     robot, latest, load = node.stated.robots[node.own], node.known, node.load()
     stamp = time.time() if latest is None else latest.known.time
     body = np.full(10, np.nan) if load is None else load.numbers

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -27,7 +28,14 @@ from heft.arrays import Array
 from heft.estimators import measured_regressor_covariance, whitening, whitening_slopes
 from heft.information import Directions, inertia, triangle_of
 
-from .windows import IN_PLANE, SPATIAL, Pose, PoseBelief, Space, likely_motion, signal_motion
+from .windows import IN_PLANE, Pose, PoseBelief, Space, likely_motion, signal_motion
+
+# Moment and force that a robot measured in its own frame, windows or a factor of them, shape
+# (any, r), and D that takes them to the load's frame, shape (r, r).
+OwnWrench: TypeAlias = tuple[Array, Array]
+# Deviations by which what is left over exceeds noise, and by which one robot's wrench explains it
+# better than another's; and what may stay unexplained, as a share of what is beyond noise.
+SURE, UNEXPLAINED = 5.0, 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +197,7 @@ class TeamBelief:
 
 @dataclass(frozen=True, eq=False)
 class LoadInformation:
-    """Likelihood of a load's parameters, from the second moments of windows."""
+    """Likelihood of a load's parameters π, shape (p,), from the second moments of windows."""
 
     # motion and wrench of windows side by side, or a triangle of them, shape (any, k + r): 24 in
     # space, and a one behind the motion where wrenches have an offset
@@ -199,8 +207,8 @@ class LoadInformation:
     windows: int  # how many windows that are
     overlap: float  # how many of them count as one
     # Z, which says what k numbers of motion, r of wrench and p parameters there are
-    tensor: Array = field(default_factory=lambda: SPATIAL.load_tensor)
-    belief: LoadBelief | None = None  # what is known of the load beside
+    tensor: Array
+    belief: LoadBelief  # what is known of the load beside
 
     @property
     def motion(self) -> Array:
@@ -217,19 +225,11 @@ class LoadInformation:
         return np.asarray(np.einsum("nk,kij->nij", motion, self.tensor))
 
     def residual(self, values: Array) -> Array:
-        """Return wrenches less those of a load, shape (any, r).
-
-        Args:
-            values: π, shape (p,).
-        """
+        """Return wrenches less those of a load, shape (any, r)."""
         return self.wrench - self.motion @ (self.tensor @ values)
 
     def spread(self, values: Array) -> Array:
-        """Return C(π), covariance of a window's residual, shape (r, r).
-
-        Args:
-            values: π, shape (p,).
-        """
+        """Return C(π), covariance of a window's residual, shape (r, r)."""
         J = self.tensor @ values
         return np.asarray(self.wrench_spread + J.T @ self.motion_spread @ J)
 
@@ -249,9 +249,8 @@ class LoadInformation:
             first = np.linalg.inv(np.linalg.cholesky(self.wrench_spread))
             count = self.tensor.shape[2]
             rows, right = (first @ Y).reshape(-1, count), (wrench @ first.T).ravel()
-            if self.belief is not None:
-                linear, values = self.belief.linear(1.0)
-                rows, right = np.vstack([rows, linear]), np.concatenate([right, values])
+            linear, values = self.belief.linear(1.0)
+            rows, right = np.vstack([rows, linear]), np.concatenate([right, values])
             if Directions.of(triangle_of(rows), count).rank < count:
                 return None
             start = np.asarray(np.linalg.lstsq(rows, right, rcond=None)[0])
@@ -262,8 +261,6 @@ class LoadInformation:
         def residuals(values: Array) -> Array:
             rows = wrench - Y @ values
             white = (whitening(self.spread(values)) @ rows.T).ravel()
-            if self.belief is None:
-                return np.asarray(white)
             # What counts once, among windows that overlap
             return np.concatenate([white, np.sqrt(self.overlap) * self.belief.residuals(values)])
 
@@ -273,8 +270,6 @@ class LoadInformation:
             rest = W @ (wrench - Y @ values).T
             slope = whitening_slopes(half + np.swapaxes(half, 1, 2)) @ rest - W @ columns
             slope = slope.reshape(len(tensor), -1).T
-            if self.belief is None:
-                return np.asarray(slope)
             known = np.sqrt(self.overlap) * self.belief.jacobian(values)
             return np.vstack([slope, known])
 
@@ -305,34 +300,21 @@ class LoadInformation:
         return values
 
     def gradient(self, values: Array) -> Array:
-        """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (p,): zero at the estimate.
-
-        Args:
-            values: π, shape (p,).
-        """
+        """Return minus half the gradient of Σ eᵀ C⁻¹ e, shape (p,): zero at the estimate."""
         motion, _ = self._likely(values)
         rest = self.residual(values)
         white = np.linalg.solve(self.spread(values), rest.T).T
         downhill = np.asarray(np.einsum("nij,ni->j", self.regressor(motion), white))
-        if self.belief is None:
-            return downhill
         J = self.belief.jacobian(values)
         return downhill - self.overlap * J.T @ self.belief.residuals(values)
 
     def information(self, values: Array) -> Array:
-        """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (p, p).
-
-        Args:
-            values: π, shape (p,).
-        """
+        """Return Σ JᵀJ of the true motions, that of noise subtracted, shape (p, p)."""
         observed, of_noise = self._moments(*self._likely(values), values)
-        known = self._known(values)
-        return observed - of_noise + (0.0 if known is None else self.overlap * known)
+        return observed - of_noise + self.overlap * self._known(values)
 
-    def _known(self, values: Array) -> Array | None:
-        """Return the prior's information at π, shape (p, p); None without a prior."""
-        if self.belief is None:
-            return None
+    def _known(self, values: Array) -> Array:
+        """Return the prior's information at π, shape (p, p)."""
         J = self.belief.jacobian(values)
         return np.asarray(J.T @ J)
 
@@ -372,31 +354,12 @@ class WrenchDoubt:
         )
 
 
-@dataclass(frozen=True)
-class WrenchFaultSettings:
-    """Settings of the test whether one robot's wrench is wrong."""
-
-    # deviations by which what is left over exceeds noise, and by which one robot explains it better
-    # than another
-    sure: float = 5.0
-    share: float = 0.25  # of what is left over beyond noise, that may stay unexplained
-
-
-@dataclass(frozen=True, eq=False)
-class OwnWrench:
-    """Wrench that one robot measured, in windows or a factor of them."""
-
-    wrench: Array  # moment and force in its own frame, shape (any, r)
-    map: Array  # D that takes them to the load's frame, shape (r, r)
-
-
 def wrench_doubt(
     load: LoadInformation,
     values: Array,
     own: Mapping[int, OwnWrench],
     ones: Array,
     numbers: Sequence[int],
-    settings: WrenchFaultSettings = WrenchFaultSettings(),
 ) -> WrenchDoubt | None:
     """Return the robot whose wrench explains the load's residual; None if no single one does.
 
@@ -408,6 +371,7 @@ def wrench_doubt(
 
     Args:
         values: Estimated π, shape (p,).
+        own: By robot.
         ones: Column of ones, reduced as the rows of the load's factor are, shape (any,).
         numbers: Places of the wrench's components among moment and force.
     """
@@ -420,7 +384,7 @@ def wrench_doubt(
         return np.asarray(values - columns @ np.linalg.lstsq(columns, values, rcond=1e-12)[0])
 
     rest, rows = beside_load(rest), load.windows * len(numbers)
-    noise = settings.sure * np.sqrt(2.0 * load.overlap / rows)
+    noise = SURE * np.sqrt(2.0 * load.overlap / rows)
 
     def beyond(squares: float) -> float:
         return squares / rows - 1.0
@@ -438,8 +402,8 @@ def wrench_doubt(
     least, robot, offset = min(tried, key=lambda t: t[0])
     others = [squares for squares, k, _ in tried if k != robot]
     apart = (min(others, default=np.inf) - least) / load.overlap
-    explained = beyond(least) <= max(settings.share * before, noise)
-    if robot is None or not explained or apart <= settings.sure**2:
+    explained = beyond(least) <= max(UNEXPLAINED * before, noise)
+    if robot is None or not explained or apart <= SURE**2:
         return None
     return WrenchDoubt(robot, offset)
 
@@ -452,6 +416,6 @@ def _faults(
     torques = [k for k, number in enumerate(numbers) if number < 3]
     constant = np.eye(len(numbers))[None] * ones[:, None, None]
     yield None, True, constant[:, :, torques]
-    for robot, measured in own.items():
-        yield robot, False, measured.map[None] * measured.wrench[:, None, :]
-        yield robot, True, (measured.map @ constant)[:, :, forces]
+    for robot, (wrench, D) in own.items():
+        yield robot, False, D[None] * wrench[:, None, :]
+        yield robot, True, (D @ constant)[:, :, forces]

@@ -25,11 +25,11 @@ from .load import (
     LoadBelief,
     LoadEstimate,
     LoadInformation,
-    OwnWrench,
     TeamBelief,
     WrenchDoubt,
     wrench_doubt,
 )
+from .replication import WIDTH
 from .signals import ContactSignals
 from .window_stream import WindowSettings, steepness, windows_of
 from .windows import (
@@ -47,8 +47,6 @@ from .windows import (
     inverse,
     moved,
 )
-
-WIDE = SIZE + 6  # numbers of a robot's window
 
 
 @dataclass(frozen=True)
@@ -142,16 +140,15 @@ class Known:
         change, values = self.space.load_map(pose), self.values
         if values[0] <= 0.0:
             return None  # no body: windows that tell nothing, or wrenches of the wrong sign
+        covariance = change @ self.covariance @ change.T
         if self.space.planar:
-            return LoadEstimate.planar(change @ values, change @ self.covariance @ change.T)
+            return LoadEstimate.planar(change @ values, covariance)
         if inertia.consistency_margin(values) <= 0.0:  # in one frame: it is one body for all
             values = inertia.nearest_consistent(values)
             # deviations, beyond which it is none
             if abs(values[0] - self.values[0]) > 5.0 * np.sqrt(self.covariance[0, 0]):
                 return None
-        values = change @ values
-        mass, com, about = inertia.to_body(values)
-        return LoadEstimate(mass, com, about, change @ self.covariance @ change.T)
+        return LoadEstimate(*inertia.to_body(change @ values), covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +202,7 @@ class Sums:
 class CooperativeRun:
     """Recursive identification over the windows of all robots.
 
-    Args:
-        parts: Windows of each robot, of which covariances and overlap are used.
+    Covariances and overlap are those of the parts, windows of each robot.
     """
 
     def __init__(self, method: CooperativeMethod, parts: Sequence[Windows], graph: Graph) -> None:
@@ -243,7 +239,7 @@ class CooperativeRun:
             time: Its middle [s].
         """
         method = self.method
-        row = row.reshape(self.count, WIDE)[:, self.space.columns].reshape(1, -1)
+        row = row.reshape(self.count, WIDTH)[:, self.space.columns].reshape(1, -1)
         half = 0.5 * method.windows.length
         self.seen, self.end = self.seen + 1, time + half
         self.moments = self._added(self.moments, row)
@@ -413,7 +409,7 @@ class CooperativeRun:
         self, moments: Array, load: LoadInformation, values: Array
     ) -> WrenchDoubt | None:
         own = {
-            k: OwnWrench(self._wrenches(moments, k), self.space.wrench_map(inverse(pose)))
+            k: (self._wrenches(moments, k), self.space.wrench_map(inverse(pose)))
             for k, pose in self.poses.items()
         }
         return wrench_doubt(load, values, own, moments[:, -1], self.space.wrench)
@@ -421,11 +417,11 @@ class CooperativeRun:
     def _known(self, end: float) -> Known:
         """Return the estimate of the poses, without a load."""
         agreed, robots = self.agreed, range(self.count)
-        placed_poses = tuple(self.poses.get(k) for k in robots) if self.poses else None
-        poses = None if agreed.unplaced else placed_poses
+        placed = self.poses and not agreed.unplaced
+        poses = tuple(self.poses.get(k) for k in robots) if placed else None
         apart = tuple(agreed.apart.get(k, 1.0) for k in robots)
-        nothing = Known(end, poses, None, None, np.nan, apart, agreed.unplaced, self.space)
-        return replace(nothing, doubts=agreed.doubts)
+        beside = agreed.unplaced, self.space, agreed.doubts
+        return Known(end, poses, None, None, np.nan, apart, *beside)
 
     def _with_poses(
         self, moments: Array, windows: int, values: Array, fixed: Mapping[int, Pose] | None = None
@@ -455,7 +451,6 @@ class CooperativeRun:
         def at(poses: Mapping[int, Pose], values: Array) -> tuple[float, LoadInformation, Array]:
             """Return the cost, the load of rows of one, and how far poses are from the prior's."""
             load = self._load(own, windows, self._agreed_sums() if fixed else self._sums(poses))
-            assert load.belief is not None
             residual = load.residual(values)
             apart = np.ravel([difference(agreed.poses[j], poses[j])[used] for j in names])
             off = load.belief.residuals(values)
@@ -466,7 +461,6 @@ class CooperativeRun:
         poses: dict[int, Pose] = dict(fixed or agreed.poses)
         cost, load, apart = at(poses, values)
         for _ in range(30):  # of Gauss and Newton, at most
-            assert load.belief is not None
             residual = load.residual(values)
             by_pose = [self._pose_slopes(poses, j, load, values) for j in names]
             slopes = np.concatenate([-load.regressor(load.motion), *by_pose], axis=2)

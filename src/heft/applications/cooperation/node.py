@@ -28,14 +28,14 @@ from heft.information import Graph, rotation_vector_of_matrix
 from .agreement import from_first
 from .clocks import ClockOffset, ClockSettings, TeamClocks
 from .load import LoadEstimate
-from .method import WIDE, CooperativeMethod, CooperativeRun, Known
-from .replication import ABSENT, Replica, ReplicaSettings, WindowMessage
+from .method import CooperativeMethod, CooperativeRun, Known
+from .replication import ABSENT, WIDTH, Replica, ReplicaSettings, WindowMessage
 from .signals import ContactSignals, OriginSensors
 from .team_file import TeamFile
 from .window_stream import WindowStream, covariances
 from .windows import PAIRS, SIZE, SQUARES, Pose, Windows
 from .wire import BadMessage, decoded, encoded, team_key
-from .wrenches import longest, same_delays, wrench_delays
+from .wrenches import same_delays, wrench_delays
 
 MOST_KNOWN = 2000  # estimates over time that are kept; then every second one
 MOST_EVENTS = 50
@@ -62,12 +62,9 @@ class TeamKnown:
         return self.known.between(self.origins.index(to), self.origins.index(of))
 
     def of(self, origins: tuple[int, ...]) -> TeamKnown | None:
-        """Return what stays valid when other robots hold the load; None if nothing does.
+        """Return what stays valid when these robots hold the load; None if nothing does.
 
         Poses of those that were not there are not known.
-
-        Args:
-            origins: Robots that hold it then.
         """
         if not self.known.poses:
             return None
@@ -212,15 +209,11 @@ class TeamSolver:
                 )
             if old.changes:
                 run.belief = run.belief.of_another_load()
-            self._carry_load(run)
+            known = None if self._before is None else self._before.known
+            if known is not None and known.values is not None and known.covariance is not None:
+                load = (known.first, known.values, known.covariance)
+                run.belief = replace(run.belief, mass=None, centres={}, load=load)
         self.origins, self._run = origins, run
-
-    def _carry_load(self, run: CooperativeRun) -> None:
-        known = None if self._before is None else self._before.known
-        if known is None or known.values is None or known.covariance is None:
-            return
-        load = (known.first, known.values, known.covariance)
-        run.belief = replace(run.belief, mass=None, centres={}, load=load)
 
     def _set_clocks(self, replica: Replica, number: int, share: float = 1.0) -> bool:
         """Compare clocks; return whether one was set and recent windows are processed again.
@@ -253,8 +246,7 @@ class TeamSolver:
         parts = self.parts(replica, numbers)
         before = self.clocks.delays
         behind = {k: before[o].offset for k, o in enumerate(self.origins) if o in before}
-        during = longest(run.changes, float(parts[0].time[0]), float(parts[0].time[-1]))
-        found = wrench_delays(parts, poses, during, behind, run.space, self.clocks.settings)
+        found = wrench_delays(parts, poses, run.changes, behind, run.space, self.clocks.settings)
         new = {self.origins[k]: delay for k, delay in found.items()}
         if same_delays(before, new, share):  # how sure they are is another by now
             self.clocks.delays = {o: replace(before[o], std=d.std) for o, d in new.items()}
@@ -270,7 +262,7 @@ class TeamSolver:
         """
         if numbers is None:
             numbers = range(max(self._since, replica.begin(self.origins)), self.next or 0)
-        absent, settings = np.full(WIDE * len(self.origins), np.nan), self.method.windows
+        absent, settings = np.full(WIDTH * len(self.origins), np.nan), self.method.windows
         each = (self.clocks.row(replica, self.origins, n) for n in numbers)
         rows = np.array([absent if row is None else row for row in each])
         time = settings.stride * np.array(numbers) + 0.5 * settings.length
@@ -290,7 +282,7 @@ class TeamSolver:
         """Take what a robot's windows up to a number say of its sensors."""
         begin, total = self._sensors.get(origin, (replica.first[origin], np.zeros(7)))
         for k in range(begin, number + 1):
-            told = replica.windows[origin].get(k, ABSENT)[WIDE:]
+            told = replica.windows[origin].get(k, ABSENT)[WIDTH:]
             if len(told):
                 total = total + np.append(told, 1.0) ** 2
         self._sensors[origin] = max(begin, number + 1), total
@@ -302,7 +294,7 @@ class TeamSolver:
         """
         run = self._run
         assert run is not None
-        self._squares = self._squares + row.reshape(len(self.origins), WIDE)[:, SQUARES]
+        self._squares = self._squares + row.reshape(len(self.origins), WIDTH)[:, SQUARES]
         self._summed += 1
         count = run.seen + 1
         if count < max(self._spread_at, 1):
@@ -409,14 +401,6 @@ class CooperativeNode:
         """How many robots the team has."""
         return len(self.stated.robots)
 
-    def go_on_from(self, message: WindowMessage) -> None:
-        """Restore windows that the node held before a restart.
-
-        Args:
-            message: Message of the node itself, as it is sent to neighbours.
-        """
-        self.replica.receive(self.own, message)
-
     def add_samples(self, signals: ContactSignals, epoch: int = 0) -> int:
         """Take samples of the robot's own sensors; return how many windows they complete.
 
@@ -445,7 +429,7 @@ class CooperativeNode:
         for origin, by in turns.items():
             change = block_diag(np.eye(SIZE), by, by).T
             node.replica.windows[origin] = {
-                n: np.append(row[:WIDE] @ change, row[WIDE:])
+                n: np.append(row[:WIDTH] @ change, row[WIDTH:])
                 for n, row in self.replica.windows[origin].items()
             }
         return node
@@ -468,11 +452,7 @@ class CooperativeNode:
         return encoded(self.message(neighbour), self.own, self.team)
 
     def take(self, neighbour: int, data: bytes) -> bool:
-        """Decode and process a neighbour's message; return whether it was valid.
-
-        Args:
-            data: Encoded message; invalid ones are counted in `refused`.
-        """
+        """Process a neighbour's message; return whether it was valid, else it counts as refused."""
         try:
             message = decoded(data, neighbour, self.team, self.count)
         except BadMessage as problem:
@@ -497,28 +477,26 @@ class CooperativeNode:
         return taken
 
     def _look(self) -> None:
+        names = [r.name for r in self.stated.robots]
         for robot, end in self.replica.ended.items():
-            name = self.stated.robots[robot].name
-            self.tell("let go", f"{name} holds the load until {self._time(end):.2f} s", name)
+            words = f"{names[robot]} holds the load until {self._time(end):.2f} s"
+            self.tell("let go", words, names[robot])
         for robot, begin in self.replica.joined.items():
-            name = self.stated.robots[robot].name
-            self.tell("joined", f"{name} holds the load from {self._time(begin):.2f} s on", name)
-        for robot, clock in self.clocks().items():
-            name, first = self.stated.robots[robot].name, self.stated.robots[0].name
-            late = f"{1e3 * clock.offset:.1f} ms later than that of {first}"
-            words = f"the clock of {name} is {late} (± {1e3 * clock.std:.1g} ms): set"
-            self.tell("clock", words, name)
-        for robot, delay in self.solver.clocks.delays.items():
-            name = self.stated.robots[robot].name
-            late = f"{1e3 * delay.offset:.1f} ms behind its motion (± {1e3 * delay.std:.1g} ms)"
-            self.tell("late wrench", f"the wrench of {name} is {late}: set", name)
-        known = self.known
-        if known is not None:
+            words = f"{names[robot]} holds the load from {self._time(begin):.2f} s on"
+            self.tell("joined", words, names[robot])
+        for event, what, than, found in (
+            ("clock", "clock", f"later than that of {names[0]}", self.clocks()),
+            ("late wrench", "wrench", "behind its motion", self.solver.clocks.delays),
+        ):
+            for robot, late in found.items():
+                size = f"{1e3 * late.offset:.1f} ms {than} (± {1e3 * late.std:.1g} ms)"
+                self.tell(event, f"the {what} of {names[robot]} is {size}: set", names[robot])
+        if (known := self.known) is not None:
+            names = [names[origin] for origin in known.origins]
             for doubt in known.known.doubts:
-                name = self.stated.robots[known.origins[doubt.robot]].name
-                self.tell("doubtful", doubt.words(name), name)
+                self.tell("doubtful", doubt.words(names[doubt.robot]), names[doubt.robot])
             if (wrench := known.known.wrench_doubt) is not None:
-                name = self.stated.robots[known.origins[wrench.robot]].name
+                name = names[wrench.robot]
                 self.tell("doubtful wrench", wrench.words(name), name)
 
     def tell(self, name: str, message: str, once: str = "") -> None:
@@ -557,11 +535,7 @@ class CooperativeNode:
         return self.solver.known()
 
     def load(self, robot: int | None = None) -> LoadEstimate | None:
-        """Return the load in a robot's frame; None where it is not determined.
-
-        Args:
-            robot: Number of the robot; this node's own if None.
-        """
+        """Return the load in a robot's frame, or the own one; None where it is not determined."""
         known = self.known
         return None if known is None else known.load(self.own if robot is None else robot)
 
@@ -591,12 +565,7 @@ class CooperativeNode:
             "left_out": self.solver.left_out,
             "refused": sum(self.refused.values()),
             "events": [
-                {
-                    "time_s": e.time if np.isfinite(e.time) else None,
-                    "name": e.name,
-                    "message": e.message,
-                }
-                for e in self.events
+                {"time_s": plain(e.time), "name": e.name, "message": e.message} for e in self.events
             ],
         }
 

@@ -213,11 +213,7 @@ class _Filters:
 
 
 def estimate_map(pose: Pose) -> Array:
-    """Return A that takes (com, inertia, 1/m, 1) from a robot's frame to another's; (31) and (32).
-
-    Args:
-        pose: R and t that take coordinates of the one to those of the other.
-    """
+    """Return A that takes (com, inertia, 1/m, 1) from one frame to another; (31) and (32)."""
     R, t = pose
     made = np.zeros((11, 11))
     made[:3, :3], made[:3, 10] = R, t
@@ -253,19 +249,13 @@ def uncertainty(slopes: Array, x: Array, P: Array, spread: Array) -> Array:
 
 
 def _slopes(omega: Array) -> Array:
-    """Return ∂H_D/∂b, b being ω, α, moment, force and acceleration, shape (15, 6, 10)."""
-    made = np.zeros((15, 6, 10))
-    units = np.eye(3)
-    columns = _inertia_columns(units)
-    for k in range(3):
-        cross, own = skew(units[k]), skew(omega)
-        made[k, :3, 3:9] = cross @ _inertia_columns(omega[None])[0] + own @ columns[k]
-        made[k, 3:, :3] = -cross @ own - own @ cross
-        made[3 + k, :3, 3:9] = columns[k]
-        made[3 + k, 3:, :3] = -cross
-        made[9 + k, :3, :3] = -cross
-        made[9 + k, 3:, 9] = units[k]
-    return made
+    """Return ∂H_D/∂b, b being ω, α, moment, force and acceleration, shape (15, 6, 10).
+
+    Of products of two of them, differences on both sides are exact.
+    """
+    both = (np.append(omega, np.zeros(12)) + sign * np.eye(15) for sign in (1.0, -1.0))
+    ahead, behind = (observation(b[:, :3], b[:, 3:6], b[:, 12:], b[:, 6:12])[0] for b in both)
+    return 0.5 * (ahead - behind)
 
 
 def observation(

@@ -282,12 +282,3 @@ class Replica:
     def begin(self, origins: tuple[int, ...]) -> int:
         """Return the number from which windows of some origins are here."""
         return max(self.first[o] for o in origins)
-
-    def row(self, origins: tuple[int, ...], number: int) -> Array | None:
-        """Return a window of some origins side by side, shape (24 · origins,).
-
-        Returns:
-            None where one of them is absent.
-        """
-        rows = [self.windows[o].get(number, ABSENT)[:WIDTH] for o in origins]
-        return None if any(np.isnan(row[0]) for row in rows) else np.concatenate(rows)

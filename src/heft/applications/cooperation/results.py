@@ -29,7 +29,7 @@ from .signals import SENSORS, ContactSignals, usual_step
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .window_stream import WindowSettings, noise_of, windows_of
 from .windows import Pose, Windows
-from .wrenches import likeliest_axes, longest, same_delays, wrench_delays
+from .wrenches import likeliest_axes, same_delays, wrench_delays
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -43,9 +43,6 @@ def simulate_team_files(
     team: Path, out: Path, seed: int, progress: Callable[[str], None] = lambda line: None
 ) -> SimulatedTeam:
     """Simulate a team, and write a log a robot, their `team.toml` and the truth.
-
-    Args:
-        team: TOML of the team.
 
     Raises:
         InvalidSetting: If the TOML is malformed, or MuJoCo is not installed.
@@ -174,24 +171,19 @@ class TeamFound:
         )
 
     def _of_sensors(self) -> Iterator[Finding]:
-        for k, clock in self.clocks.items():
-            yield Finding(
-                "clock set",
-                f"The clock of {self.names[k]} is {1e3 * clock.offset:.2f} ms later than that of "
-                f"{self.names[0]} (± {1e3 * clock.std:.2g} ms): set",
-                about=self.names[k],
-                severity="tells",
-                evidence={"offset_s": clock.offset, "std_s": clock.std},
-            )
-        for k, delay in self.delays.items():
-            yield Finding(
-                "late wrench",
-                f"The wrench of {self.names[k]} is {1e3 * delay.offset:.2f} ms behind its motion "
-                f"(± {1e3 * delay.std:.2g} ms): set",
-                about=self.names[k],
-                severity="tells",
-                evidence={"delay_s": delay.offset, "std_s": delay.std},
-            )
+        for name, what, than, key, found in (
+            ("clock set", "clock", f"later than that of {self.names[0]}", "offset", self.clocks),
+            ("late wrench", "wrench", "behind its motion", "delay", self.delays),
+        ):
+            for k, late_by in found.items():
+                yield Finding(
+                    name,
+                    f"The {what} of {self.names[k]} is {1e3 * late_by.offset:.2f} ms {than} "
+                    f"(± {1e3 * late_by.std:.2g} ms): set",
+                    about=self.names[k],
+                    severity="tells",
+                    evidence={f"{key}_s": late_by.offset, "std_s": late_by.std},
+                )
         for k, (late, error, noise) in self.reception.items():
             yield Finding(
                 "stamps of reception",
@@ -502,16 +494,14 @@ def _identified(
             argument="--method paper",
             cure="--method heft",
         )
-    own_method = CooperativeMethod(planar=stated.planar, belief=stated.belief)
+    result: CooperativeResult | PaperResult
     delays: dict[int, ClockOffset] = {}
     if method == "heft":
-        result: CooperativeResult | PaperResult
+        own_method = CooperativeMethod(planar=stated.planar, belief=stated.belief)
         result, delays = _with_delays(own_method, signals, stated)
-    else:
-        result = PaperMethod().identify(at_one_time(signals), stated.graph)
-    if isinstance(result, CooperativeResult):
         untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
     else:
+        result = PaperMethod().identify(at_one_time(signals), stated.graph)
         untold = unplaced(signals, stated.graph)
     late = {k: _late_stamps(own, rms) for k, own in enumerate(team) if (rms := lateness(own.time))}
     return TeamFound(stated, method, result, end, clocks, untold, repeated, delays, late)
@@ -537,9 +527,9 @@ def _with_delays(
         poses = [p for p in last.poses if p is not None] if last and last.poses else []
         if len(poses) < len(team):
             break
-        during = longest(result.changes, *together(team))
         behind = {k: s.behind for k, s in enumerate(team)}
-        again = wrench_delays(windows_of(team), poses, during, behind, method.space, settings)
+        parts = windows_of(team)
+        again = wrench_delays(parts, poses, result.changes, behind, method.space, settings)
         if same_delays(delays, again, settings.settled):
             break
         delays = again

@@ -102,9 +102,6 @@ class RobotLog:
             read = self.arm.of_rows(time, values, [named[k] for k in self.sensors])
         else:
             columns = dict(zip(names, values.T, strict=True)) | {"t": time}
-            if "torque" not in self.sensors:  # a point contact
-                frame = self.robot.frame
-                columns |= {f"torque.{frame}.{axis}": np.zeros(len(values)) for axis in AXES}
             read = ContactSignals.of_columns(columns, self.robot.frame)
         return read.turned(self.robot.turn)
 

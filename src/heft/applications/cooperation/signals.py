@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.simulation import TeamNoise
 from heft.streams import repeated, unchanged_since
 
 BESIDE = 3  # samples on each side of one whose derivative they tell
@@ -81,7 +82,12 @@ class ContactSignals:
 
     @staticmethod
     def of_columns(columns: Mapping[str, Array], frame: str) -> ContactSignals:
-        """Return the signals of a log's columns, `omega.FRAME.x` and so on."""
+        """Return the signals of a log's columns, `omega.FRAME.x` and so on.
+
+        Where no torque is among them, the contact is a point.
+        """
+        none = np.zeros(len(columns["t"]))
+        columns = {f"torque.{frame}.{a}": none for a in AXES} | dict(columns)
 
         def of(kind: str) -> Array:
             return np.stack([columns[f"{kind}.{frame}.{a}"] for a in AXES], axis=1)
@@ -96,27 +102,22 @@ class ContactSignals:
         """Concatenate signals; no parts give no samples."""
         none = np.zeros((0, 3))
         parts = [ContactSignals(np.zeros(0), none, none, none, none, none), *parts]
-        by_name: dict[str, Any] = {
-            n: np.concatenate([getattr(p, n) for p in parts]) for n in SENSORS
+        read: dict[str, Any] = {
+            n: np.concatenate([getattr(p, n) for p in parts]) for n in ("time", *SENSORS)
         }
-        time = np.concatenate([p.time for p in parts])
         names = {n for p in parts for n in p.derived}
         derived = {
             n: np.concatenate([p.derived[n] for p in parts if n in p.derived])
             for n in sorted(names)
         }
-        return ContactSignals(time, **by_name, derived=derived)
+        return ContactSignals(**read, derived=derived)
 
     def part(self, rows: slice | NDArray[np.bool_]) -> ContactSignals:
         """Return some of the samples."""
         return self._changed(self.time[rows], lambda values: values[rows])
 
     def at(self, time: Array) -> ContactSignals:
-        """Return the signals at other times, interpolated linearly.
-
-        Args:
-            time: Shape (N,) [s].
-        """
+        """Return the signals at other times, shape (N,) [s], interpolated linearly."""
 
         def between(values: Array) -> Array:
             return np.stack([np.interp(time, self.time, column) for column in values.T], axis=1)
@@ -156,30 +157,19 @@ class ContactSignals:
 
 
 @dataclass(frozen=True)
-class SensorNoise:
-    """White noise of one robot's sensors, each axis."""
-
-    angular_velocity: float  # [rad/s]
-    velocity: float  # [m/s]
-    acceleration: float  # [m/s²]
-    force: float  # [N]
-    torque: float  # [N·m]
-
-
-@dataclass(frozen=True)
 class OriginSensors:
     """Noise and time step of a robot's sensors, which give the covariances of its windows."""
 
-    noise: SensorNoise  # white noise of a sample
+    noise: TeamNoise  # white noise of a sample
     step: float  # between samples [s]
 
     @property
     def numbers(self) -> Array:
         """Noise in the order of its fields, then the step, shape (6,)."""
-        return np.array([*vars(self.noise).values(), self.step])
+        return np.array([*self.noise.each, self.step])
 
     @staticmethod
     def of_numbers(numbers: Array) -> OriginSensors:
         """Return the sensors of `numbers`."""
         *noise, step = (float(n) for n in numbers)
-        return OriginSensors(SensorNoise(*noise), step)
+        return OriginSensors(TeamNoise(*noise), step)

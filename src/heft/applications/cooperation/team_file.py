@@ -189,11 +189,7 @@ class SimulatedTeamSettings:
     points: bool = False
 
     def team(self, robots: int, planar: bool = False) -> Team:
-        """Return the simulation of a team.
-
-        Args:
-            planar: Whether the load slides on a level floor.
-        """
+        """Return the simulation of a team, whose load slides on a level floor if planar."""
         return Team(
             robots,
             self.radius,
@@ -282,11 +278,7 @@ class TeamFile:
         return replace(self, robots=robots, graph=self.graph.among(origins))
 
     def to_toml(self, logs: Sequence[str]) -> str:
-        """Return the team as TOML, with a log of each robot.
-
-        Args:
-            logs: Names of the logs beside the file.
-        """
+        """Return the team as TOML, with the name of a log of each robot beside the file."""
         edges = ", ".join(
             f'["{self.robots[a].name}", "{self.robots[b].name}"]' for a, b in self.graph.edges
         )

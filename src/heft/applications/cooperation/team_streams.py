@@ -41,7 +41,7 @@ class ContactReader:
 
     def __init__(self, robot: TeamRobot, folder: Path) -> None:
         self.arm: ArmStream | None = None
-        self.devices = devices_of(robot)
+        self.devices, self._frame = devices_of(robot), robot.frame
         if robot.model is None or robot.link is None:
             return
         contact = ArmContact(Robot.from_file(folder / robot.model), robot.link)
@@ -72,9 +72,11 @@ class ContactReader:
         Args:
             samples: Their time is since the alignment's epoch.
         """
-        if self.arm is None:
-            return contact_signals(samples)
-        return self.arm.add(samples.time, np.hstack(samples.values))
+        rows = np.hstack(samples.values)
+        if self.arm is not None:
+            return self.arm.add(samples.time, rows)
+        columns = dict(zip(self.names, rows.T, strict=True)) | {"t": samples.time}
+        return ContactSignals.of_columns(columns, self._frame)
 
 
 def _devices_of_arm(robot: TeamRobot, arm: ArmStream) -> tuple[Device, ...]:
@@ -90,11 +92,7 @@ def _devices_of_arm(robot: TeamRobot, arm: ArmStream) -> tuple[Device, ...]:
 
 
 def arm_sensors(robot: TeamRobot, names: Collection[str]) -> tuple[str, ...]:
-    """Return which sensors at an arm's contact a log has, as in `TeamRobot.sensors`.
-
-    Args:
-        names: Names of the log's signals.
-    """
+    """Return which sensors at an arm's contact a log has, as in `TeamRobot.sensors`."""
     kinds = {"wrench": "force", "accelerometer": "acc"}
     return tuple(s for s, k in kinds.items() if f"{k}.{robot.frame}.x" in names)
 
@@ -108,17 +106,6 @@ def devices_of(robot: TeamRobot) -> tuple[Device, ...]:
         Device("imu", (*names_of("acc", frame), *names_of("omega", frame))),
         Device("velocity", names_of("vel", frame), noisy=False),
     )
-
-
-def contact_signals(samples: AlignedSamples) -> ContactSignals:
-    """Return aligned samples of `devices_of` as signals of a contact.
-
-    Args:
-        samples: Their time is since the alignment's epoch.
-    """
-    wrench, imu, velocity = samples.values
-    torque = wrench[:, 3:] if wrench.shape[1] > 3 else np.zeros((len(wrench), 3))
-    return ContactSignals(samples.time, imu[:, 3:], velocity, imu[:, :3], wrench[:, :3], torque)
 
 
 def team_link(stated: TeamFile, own: int | None) -> TeamLink:

@@ -67,7 +67,7 @@ STATE = _record(
 
 @dataclass
 class TeamStates:
-    """Latest states that nodes sent."""
+    """Latest states that nodes sent; times are of one clock [s]."""
 
     stated: TeamFile  # the team
     states: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # by robot
@@ -75,11 +75,7 @@ class TeamStates:
     refused: int = 0  # how many of what came was none
 
     def take(self, robot: str, data: bytes, now: float) -> None:
-        """Store a state that a robot sent; invalid ones are counted.
-
-        Args:
-            now: Time of arrival [s].
-        """
+        """Store a state that a robot sent; invalid ones are counted."""
         try:
             state = json.loads(data.decode())
             require_schema(state, STATE)
@@ -92,11 +88,7 @@ class TeamStates:
         self.states[robot], self.heard[robot] = state, now
 
     def shown(self, now: float) -> dict[str, Any]:
-        """Return what the page shows, as JSON values.
-
-        Args:
-            now: Present time [s].
-        """
+        """Return what the page shows, as JSON values."""
         names = [r.name for r in self.stated.robots]
         masses = [s["load"]["mass_kg"] for s in self.states.values() if s["load"]]
         spread = max(masses) - min(masses) if masses else math.nan

@@ -17,8 +17,9 @@ from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.simulation import TeamNoise
 
-from .signals import ContactSignals, OriginSensors, SensorNoise, usual_step
+from .signals import SENSORS, ContactSignals, OriginSensors, usual_step
 from .windows import ALPHA, OMEGA, PAIRS, SIZE, SPECIFIC, SQUARES, VELOCITY, Windows
 
 SECOND = 1_000_000_000  # [ns]
@@ -34,7 +35,7 @@ class WindowSettings:
     stride: float = 0.06  # from one to the next [s]
 
 
-def noise_of(signals: ContactSignals, length: float) -> SensorNoise:
+def noise_of(signals: ContactSignals, length: float) -> TeamNoise:
     """Return the white noise by third differences, which hardly contain smooth motion.
 
     A torque that is always zero is that of a point contact, and surely none. What is computed
@@ -68,16 +69,11 @@ def noise_of(signals: ContactSignals, length: float) -> SensorNoise:
         still = white(values - rate, bad)
         return max(float(np.hypot(still, rise * white(other, bad))), NEXT_TO_NONE)
 
-    names = ("angular_velocity", "velocity", "acceleration", "force", "torque")
-    return SensorNoise(*(sigma(name) for name in names))
+    return TeamNoise(*map(sigma, SENSORS))
 
 
 def steepness(length: float) -> float:
-    """Return ∫ φ'² over ∫ φ² of a window [1/s²], which is that of its samples' weights.
-
-    Args:
-        length: Of the window [s].
-    """
+    """Return ∫ φ'² over ∫ φ² of a window of a length [s], as of its samples' weights [1/s²]."""
     return float((2.0 * np.pi / length) ** 2 / 3.0)
 
 
@@ -106,63 +102,35 @@ def _derivatives(degree: int) -> Array:
     return np.asarray(legendre.legder(np.eye(degree + 1)))
 
 
-def motion_spread(noise: SensorNoise, plain: float, steep: float, second: Array) -> Array:
-    """Return the covariance of a window's motion, shape (18, 18), at the mean of ω ωᵀ.
-
-    Args:
-        plain: Σ φ² of the window's weights.
-        steep: Σ φ'² [1/s²].
-        second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
-    """
-    gyro = noise.angular_velocity**2
-    each_robot = np.zeros((SIZE, SIZE))
-    for rows, variance in (
-        (OMEGA, plain * gyro),
-        (VELOCITY, plain * noise.velocity**2),
-        (ALPHA, steep * gyro),
-        (SPECIFIC, plain * noise.acceleration**2),
-    ):
-        each_robot[rows, rows] = variance * np.eye(3)
-    values, vectors = np.linalg.eigh(second)
-    for value, w in zip(np.maximum(values, 0.0), vectors.T, strict=True):
-        J = np.array([_of_pair(a, b, w) for a, b in PAIRS])
-        each_robot[SQUARES, SQUARES] += plain * gyro * value * J @ J.T
-    own = [2.0 if a == b else 1.0 for a, b in PAIRS]
-    each_robot[SQUARES, SQUARES] += plain * gyro**2 * np.diag(own)
-    return each_robot
-
-
-def wrench_spread(noise: SensorNoise, plain: float) -> Array:
-    """Return the covariance of a window's moment and force, shape (6, 6).
-
-    Args:
-        plain: Σ φ² of the window's weights.
-    """
-    return plain * np.diag([noise.torque**2] * 3 + [noise.force**2] * 3)
-
-
-def _of_pair(a: int, b: int, w: Array) -> Array:
-    """Return the derivative of w_a w_b by w, shape (3,)."""
-    each_robot = np.zeros(3)
-    each_robot[a] += w[b]
-    each_robot[b] += w[a]
-    return each_robot
-
-
 def covariances(sensors: OriginSensors, settings: WindowSettings, second: Array) -> Windows:
     """Return the covariances and overlap of a robot's windows, as windows without rows.
 
     Args:
         second: Mean of ω ωᵀ without its noise, shape (3, 3) [rad²/s²].
     """
+    noise, gyro = sensors.noise, sensors.noise.angular_velocity**2
     plain = 1.5 * sensors.step / settings.length  # Σ φ² of a window's weights, then Σ φ'² [1/s²]
     steep = plain * steepness(settings.length)
+    motion, unit = np.zeros((SIZE, SIZE)), np.eye(3)
+    for rows, variance in (
+        (OMEGA, plain * gyro),
+        (VELOCITY, plain * noise.velocity**2),
+        (ALPHA, steep * gyro),
+        (SPECIFIC, plain * noise.acceleration**2),
+    ):
+        motion[rows, rows] = variance * unit
+    values, vectors = np.linalg.eigh(second)
+    for value, w in zip(np.maximum(values, 0.0), vectors.T, strict=True):
+        J = np.array([w[b] * unit[a] + w[a] * unit[b] for a, b in PAIRS])  # of w_a w_b by w
+        motion[SQUARES, SQUARES] += plain * gyro * value * J @ J.T
+    own = [2.0 if a == b else 1.0 for a, b in PAIRS]
+    motion[SQUARES, SQUARES] += plain * gyro**2 * np.diag(own)
     return Windows(
         np.zeros(0),
         np.zeros((0, 18)),
         np.zeros((0, 6)),
-        motion_spread(sensors.noise, plain, steep, second),
-        wrench_spread(sensors.noise, plain),
+        motion,
+        plain * np.diag([noise.torque**2] * 3 + [noise.force**2] * 3),
         max(settings.length / (1.5 * settings.stride), 1.0),
     )
 
@@ -305,8 +273,8 @@ class WindowStream:
 
 def windows_of(
     team: Sequence[ContactSignals],
-    settings: WindowSettings | None = None,
-    noise: SensorNoise | None = None,
+    settings: WindowSettings = WindowSettings(),
+    noise: TeamNoise | None = None,
 ) -> list[Windows]:
     """Return windows of robots' whole signals, as many of each: those of one place are of one time.
 
@@ -314,10 +282,8 @@ def windows_of(
 
     Args:
         team: Signals of each robot, at times of its own.
-        settings: Of windows; the defaults if None.
-        noise: Noise of the sensors; estimated from the signals if None.
+        noise: Of the sensors; estimated from the signals if None.
     """
-    settings = settings or WindowSettings()
     made = []
     for signals in team:
         works = ~np.any(list(signals.repeated().values()), axis=0)

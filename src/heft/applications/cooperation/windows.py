@@ -40,7 +40,8 @@ from heft.information import (
     skew,
 )
 
-Pose = tuple[Array, Array]  # R (3, 3) and t (3,) [m]
+# R (3, 3) and t (3,) [m] that take coordinates of one frame to those of another
+Pose = tuple[Array, Array]
 IN_PLANE = (0, 1, 2, 9)  # of the ten parameters: m, h_x, h_y, I_zz
 PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 OMEGA, VELOCITY = slice(0, 3), slice(3, 6)
@@ -65,18 +66,8 @@ class Windows:
     wrench_spread: Array  # of its wrench, shape (6, 6)
     overlap: float  # how many windows count as one
 
-    def part(self, rows: slice | Array) -> Windows:
-        """Return some of the windows."""
-        return replace(
-            self, time=self.time[rows], motion=self.motion[rows], wrench=self.wrench[rows]
-        )
-
     def moved(self, pose: Pose) -> Windows:
-        """Return the windows in another frame of the body.
-
-        Args:
-            pose: R and t that take coordinates to that frame.
-        """
+        """Return the windows in the frame of the body that a pose takes coordinates to."""
         M, D = motion_map(pose), wrench_map(pose)
         return replace(
             self,
@@ -91,9 +82,6 @@ def motion_map(pose: Pose) -> Array:
     """Return M that takes a window's motion from one frame of a body to another, shape (18, 18).
 
     With a = s or v̇ − Rᵀg + ω×v: s' = R s + t × R α − ω' × (ω' × t).
-
-    Args:
-        pose: R and t that take coordinates of the one frame to those of the other.
     """
     R, t = pose
     made = np.zeros((SIZE, SIZE))
@@ -102,16 +90,12 @@ def motion_map(pose: Pose) -> Array:
     made[VELOCITY, OMEGA] = made[SPECIFIC, ALPHA] = skew(t) @ R
     turned = _turned(R)
     made[SQUARES, SQUARES] = turned
-    made[SPECIFIC, SQUARES] = -_centripetal(t) @ turned
+    made[SPECIFIC, SQUARES] = -(CENTRIPETAL @ t) @ turned
     return made
 
 
 def motion_slopes(pose: Pose) -> Array:
-    """Return the derivative of M by a small turn in the second frame and by t, shape (6, 18, 18).
-
-    Args:
-        pose: R and t that take coordinates of the one frame to those of the other.
-    """
+    """Return the derivative of M by a small turn in the second frame and by t, (6, 18, 18)."""
     turns = GENERATORS[:3] + np.tensordot(skew(pose[1]).T, GENERATORS[3:], 1)
     return np.concatenate([turns, GENERATORS[3:]]) @ motion_map(pose)
 
@@ -121,13 +105,8 @@ def _turned(R: Array) -> Array:
     return np.asarray((PRODUCTS @ np.outer(R, R).ravel()).reshape(6, 6))
 
 
-def _centripetal(t: Array) -> Array:
-    """Return C with ω×(ω×t) = C q, q being ω ωᵀ in the order of `PAIRS`, shape (3, 6)."""
-    return np.asarray(CENTRIPETAL @ t)
-
-
-def _centripetal_tensor() -> Array:
-    """Return the derivative of C by t, shape (3, 6, 3)."""
+def _centripetal() -> Array:
+    """Return C with ω×(ω×t) = (C t) q, q being ω ωᵀ in the order of `PAIRS`, shape (3, 6, 3)."""
     made = np.zeros((3, 6, 3))
     for k, (a, b) in enumerate(PAIRS):
         unit = np.zeros((3, 3))
@@ -156,21 +135,17 @@ def _generators() -> Array:
             made[k, rows, rows] = cross
         made[k, SQUARES, SQUARES] = _turned(same + cross) - _turned(same) - _turned(cross)
         made[3 + k, VELOCITY, OMEGA] = made[3 + k, SPECIFIC, ALPHA] = cross
-        made[3 + k, SPECIFIC, SQUARES] = -_centripetal(axis)
+        made[3 + k, SPECIFIC, SQUARES] = -(CENTRIPETAL @ axis)
     return made
 
 
 PRODUCTS = _products()
-CENTRIPETAL = _centripetal_tensor()
+CENTRIPETAL = _centripetal()
 GENERATORS = _generators()
 
 
 def wrench_map(pose: Pose) -> Array:
-    """Return D that takes moment and force from one frame of a body to another, shape (6, 6).
-
-    Args:
-        pose: R and t that take coordinates of the one frame to those of the other.
-    """
+    """Return D that takes moment and force from one frame of a body to another, shape (6, 6)."""
     R, t = pose
     made = np.zeros((6, 6))
     made[:3, :3] = made[3:, 3:] = R
@@ -179,11 +154,7 @@ def wrench_map(pose: Pose) -> Array:
 
 
 def wrench_slopes(pose: Pose) -> Array:
-    """Return the derivative of D by a small turn in the second frame and by t, shape (6, 6, 6).
-
-    Args:
-        pose: R and t that take coordinates of the one frame to those of the other.
-    """
+    """Return the derivative of D by a small turn in the second frame and by t, shape (6, 6, 6)."""
     R, t = pose
     made, turns = np.zeros((6, 6, 6)), skew(np.eye(3)) @ R
     made[:3, :3, :3] = made[:3, 3:, 3:] = made[3:, :3, 3:] = turns
@@ -261,7 +232,7 @@ class Space:
 
     def motion_slopes(self, pose: Pose) -> Array:
         """Return the derivative of M by the turns and shifts used, shape (any, k, k)."""
-        return np.asarray(motion_slopes(pose)[self._slopes_mesh])
+        return np.asarray(motion_slopes(pose)[self._meshes[3]])
 
     def wrench_map(self, pose: Pose) -> Array:
         """Return D of these components, square."""
@@ -276,12 +247,9 @@ class Space:
         return np.asarray(frame_change(*pose)[self._meshes[2]])
 
     @cached_property
-    def _slopes_mesh(self) -> tuple[NDArray[np.intp], ...]:
-        return np.ix_(self.pose, self.motion, self.motion)
-
-    @cached_property
     def _meshes(self) -> tuple[tuple[NDArray[np.intp], ...], ...]:
-        return tuple(np.ix_(own, own) for own in (self.motion, self.wrench, self.load))
+        square = (np.ix_(own, own) for own in (self.motion, self.wrench, self.load))
+        return *square, np.ix_(self.pose, self.motion, self.motion)
 
     @cached_property
     def load_tensor(self) -> Array:

@@ -35,21 +35,13 @@ class BadMessage(ValueError):
 
 
 def team_key(names: Sequence[str], graph: Graph, windows: WindowSettings) -> bytes:
-    """Return an eight-byte hash of a team's names, graph and window settings.
-
-    Args:
-        names: Of the robots, in the order of their numbers.
-    """
+    """Return an eight-byte hash of a team's names in order, its graph and window settings."""
     stated = [VERSION, list(names), graph.edges, windows.length, windows.stride]
     return hashlib.blake2b(json.dumps(stated).encode(), digest_size=8).digest()
 
 
 def encoded(message: WindowMessage, sender: int, team: bytes) -> bytes:
-    """Return the bytes of a message.
-
-    Args:
-        team: Key of the team; see `team_key`.
-    """
+    """Return the bytes of a message; see `team_key` for the team."""
     origins = sorted(message.have)
     head = (NAME, VERSION, 0, sender, team, message.session, len(origins), len(message.windows))
     parts = [HEADER.pack(*head)]

@@ -49,17 +49,10 @@ class _Rows:
         return _Rows(good, whitening(noise), columns, moved)
 
 
-def longest(changes: Sequence[float], begin: float, end: float) -> tuple[float, float]:
-    """Return the longest time without a change [s]: of a late wrench some may be found wrongly."""
-    edges = np.array([begin, *(t for t in changes if begin < t < end), end])
-    k = int(np.argmax(np.diff(edges)))
-    return float(edges[k]), float(edges[k + 1])
-
-
 def wrench_delays(
     parts: Sequence[Windows],
     poses: Sequence[Pose],
-    during: tuple[float, float],
+    changes: Sequence[float],
     behind: Mapping[int, float],
     space: Space,
     settings: ClockSettings,
@@ -72,13 +65,17 @@ def wrench_delays(
     Args:
         parts: Windows of each robot, those of one place of one time; not a number where absent.
         poses: R and t that take coordinates of the first robot's frame to each one's own.
-        during: Times of the first window that counts and the last [s].
+        changes: Times at which the load was found to be another [s]; the longest time without one
+            counts, since of a late wrench some may be found wrongly.
         behind: Delays that the windows' wrenches are set by, by robot [s].
     """
     # Two windows that overlap differ by noise; those that do not, by what the wrench changes
     stride, length = parts[0].time[1] - parts[0].time[0], WindowSettings().length
     lag = round(0.5 * length / stride)
-    rows = _Rows.of(parts, poses, during, space)
+    begin, end = parts[0].time[[0, -1]].tolist()
+    edges = [begin, *(t for t in changes if begin < t < end), end]
+    k = int(np.argmax(np.diff(edges)))
+    rows = _Rows.of(parts, poses, (edges[k], edges[k + 1]), space)
     rates = np.full((len(parts), len(parts[0].time), len(space.wrench)), np.nan)
     for own, m in zip(rates, rows.moved, strict=True):
         own[lag:-lag] = (m.wrench[2 * lag :] - m.wrench[: -2 * lag]) / (2 * lag * stride)

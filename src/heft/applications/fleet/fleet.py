@@ -197,7 +197,10 @@ def identify(
             elsewhere = misfiled(catalog, logs, answers, settings)
         fleet = _found(catalog, logs, answers, elsewhere)
         progress("writing the results")
-        _write(fleet, out)
+        write_history(fleet, out / HISTORY)
+        write_text(out / ANSWER, answer_parts(fleet))
+        write_text(out / METRICS, metrics(fleet))
+        write_text(out / PAGE, page(fleet))
     return fleet
 
 
@@ -390,13 +393,6 @@ def _without(
 # --- what is written
 
 
-def _write(fleet: Fleet, out: Path) -> None:
-    write_history(fleet, out / HISTORY)
-    write_text(out / ANSWER, answer_parts(fleet))
-    write_text(out / METRICS, metrics(fleet))
-    write_text(out / PAGE, page(fleet))
-
-
 def answer_parts(fleet: Fleet) -> Iterator[str]:
     """Yield the text of `fleet.json`, robot after robot; `docs/fleet.md` describes it."""
     mark = '"robots": []'
@@ -415,9 +411,9 @@ def _summary(fleet: Fleet) -> dict[str, Any]:
         "counts": fleet.counts,
         "types": {name: _type_dict(t) for name, t in fleet.types.items()},
         "robots": [],
-        "misfiled": [vars(m) for m in fleet.misfiled],
+        "misfiled": fleet.misfiled,
         "unheard": [{"type": kind, "robot": robot} for kind, robot in fleet.unheard],
-        "refused": [vars(r) for r in fleet.refused],
+        "refused": fleet.refused,
     }
 
 
@@ -430,10 +426,7 @@ def _type_dict(findings: TypeFindings) -> dict[str, Any]:
         "chosen_from": list(p.logs),
         "reference_temperature": p.reference,
         "temperature": "removed" if findings.warmth else WARMTH_UNKNOWN,
-        "day_to_day": {
-            kind: {"deviation": s.deviation, "correlation": s.correlation}
-            for kind, s in findings.scatter.items()
-        },
+        "day_to_day": findings.scatter,
         "quantities": [
             {"name": q.name, "unit": q.unit, "meaning": q.meaning}
             | (
@@ -471,16 +464,9 @@ def _robot_dict(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
             for k, q in enumerate(quantities)
         },
         "drifts": [
-            {
-                "joint": d.joint,
-                "kind": d.change.kind,
-                "since": _date(d.change.onset),
-                "size": d.change.size,
-                "low": d.change.low,
-                "high": d.change.high,
-                "probability": d.change.probability,
-                "stands": d.stands,
-            }
+            {"joint": d.joint, "kind": d.change.kind, "since": _date(d.change.onset)}
+            | {n: getattr(d.change, n) for n in ("size", "low", "high", "probability")}
+            | {"stands": d.stands}
             for d in findings.drifts
         ],
         "foreign": [vars(f) for f in findings.foreign],
@@ -579,41 +565,31 @@ def _at_reference(findings: TypeFindings, answer: RobotAnswer) -> Array:
 
 def metrics(fleet: Fleet) -> str:
     """Return what is told of friction and drift as a text file of Prometheus."""
-    lines = [
-        "# HELP heft_friction Friction of a joint at its typical speed [N·m or N].",
-        "# TYPE heft_friction gauge",
-    ]
-    changes = [
-        "# HELP heft_drift Change of a joint's friction, per usual: a week if a slope.",
-        "# TYPE heft_drift gauge",
-    ]
-    robots = sorted(fleet.robots, key=lambda f: (f.type, f.robot))
-    for findings in robots:
+    friction, drift, foreign = list[str](), list[str](), list[str]()
+    for findings in sorted(fleet.robots, key=lambda f: (f.type, f.robot)):
         answer = findings.answer
         of = f'type="{answer.type}",robot="{answer.robot}"'
         for k, q in enumerate(fleet.types[answer.type].its.told[0]):
             if q.kind == "friction":
-                lines.append(f'heft_friction{{{of},joint="{q.joint}"}} {answer.whole.values[k]!r}')
-        changes += [
-            f'heft_drift{{{of},joint="{d.joint}",kind="{d.change.kind}"}} {d.change.size!r}'
+                friction.append(f'{{{of},joint="{q.joint}"}} {answer.whole.values[k]!r}')
+        drift += [
+            f'{{{of},joint="{d.joint}",kind="{d.change.kind}"}} {d.change.size!r}'
             for d in findings.drifts
             if d.stands
         ]
-    name = "heft_foreign_days"
-    changes += [
-        f"# HELP {name} Days that do not look like their robot.",
-        f"# TYPE {name} gauge",
-        *(f'{name}{{type="{f.type}",robot="{f.robot}"}} {len(f.foreign)}' for f in robots),
-    ]
-    refused = [
-        "# HELP heft_refused_logs Logs that could not be used.",
-        "# TYPE heft_refused_logs gauge",
-        f"heft_refused_logs {len(fleet.refused)}",
-        "# HELP heft_misfiled_robots Robots that are filed under a wrong type.",
-        "# TYPE heft_misfiled_robots gauge",
-        f"heft_misfiled_robots {len(fleet.misfiled)}",
-    ]
-    return "\n".join([*lines, *changes, *refused]) + "\n"
+        foreign.append(f"{{{of}}} {len(findings.foreign)}")
+    refused, misfiled = ([f" {len(of)}"] for of in (fleet.refused, fleet.misfiled))
+    lines = []
+    for name, meaning, gauges in (
+        ("friction", "Friction of a joint at its typical speed [N·m or N].", friction),
+        ("drift", "Change of a joint's friction, per usual: a week if a slope.", drift),
+        ("foreign_days", "Days that do not look like their robot.", foreign),
+        ("refused_logs", "Logs that could not be used.", refused),
+        ("misfiled_robots", "Robots that are filed under a wrong type.", misfiled),
+    ):
+        lines += [f"# HELP heft_{name} {meaning}", f"# TYPE heft_{name} gauge"]
+        lines += [f"heft_{name}{gauge}" for gauge in gauges]
+    return "\n".join(lines) + "\n"
 
 
 def text(fleet: Fleet, most: int = 20) -> str:

@@ -75,7 +75,7 @@ class Preparation:
         Raises:
             HeftError: If no sample can be used, or a file of the type.
         """
-        inputs = _opened(kind)
+        inputs = Inputs.open(kind.model, kind.options, kind.columns)
         robot = _robot(inputs)
         fits, digests, warmth = [], [], []
         drives = [d.name for d in robot.drives]
@@ -153,10 +153,6 @@ def _speeds(problem: Problem[RobotPlant]) -> tuple[tuple[float, ...], ...]:
     return tuple(speeds)
 
 
-def _opened(kind: RobotType) -> Inputs:
-    return Inputs.open(kind.model, kind.options, kind.columns)
-
-
 def _robot(inputs: Inputs) -> Robot:
     assert inputs.robot is not None
     if inputs.robot.tree.free_base:
@@ -191,7 +187,7 @@ class Prepared:
     @cached_property
     def inputs(self) -> Inputs:
         """Model file, options and column map, opened."""
-        return _opened(self.kind)
+        return Inputs.open(self.kind.model, self.kind.options, self.kind.columns)
 
     @cached_property
     def digest(self) -> str:

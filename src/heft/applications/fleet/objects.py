@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -103,7 +104,7 @@ def matching(address: str) -> list[Stored]:
         InvalidRecording: If the store does not list it.
     """
     bucket, pattern = _split(address)
-    fixed = PurePosixPath(*_until_pattern(pattern))
+    fixed = PurePosixPath(*takewhile(lambda part: not set(part) & set("*?["), pattern.parts[:-1]))
     rest = pattern.relative_to(fixed)
     levels = max(len(rest.parts), 1)
     return [
@@ -111,13 +112,6 @@ def matching(address: str) -> list[Stored]:
         for parts, stored in listed(f"{bucket}/{fixed}", levels)
         if len(parts) == levels and PurePosixPath(*parts).match(str(rest))
     ]
-
-
-def _until_pattern(pattern: PurePosixPath) -> Iterator[str]:
-    for part in pattern.parts[:-1]:
-        if set(part) & set("*?["):
-            return
-        yield part
 
 
 def _split(address: str) -> tuple[str, PurePosixPath]:

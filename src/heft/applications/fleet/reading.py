@@ -32,6 +32,8 @@ from .cluster import by_cluster, connected
 from .folding import Answer, Preparation, Prepared, fold, load, prepared, save, together
 from .objects import SILENT, Place, Stored, at_hand
 
+# a type, and samples of so many of its robots that its preparation is chosen from by a worker
+_Sample: TypeAlias = tuple[RobotType, list[list[Place]], int]
 Engine: TypeAlias = Literal["processes", "threads", "ray"]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -423,21 +425,10 @@ def _seen(out: Path) -> dict[str, str]:
     return seen
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """Logs that a type's preparation is chosen from by a worker."""
-
-    kind: RobotType
-    pairs: list[list[Place]]
-    count: int
-
-
 def _chosen(task: _Sample) -> Preparation | HeftError | None:
     with ExitStack() as files:
         try:
-            return Preparation.of(
-                task.kind, task.pairs, task.count, lambda log: files.enter_context(at_hand(log))
-            )
+            return Preparation.of(*task, lambda log: files.enter_context(at_hand(log)))
         except HeftError as problem:
             return problem
 
@@ -472,12 +463,12 @@ def _preparation(
         for logs in ordered
         if k < len(logs)
     ]
-    task = _Sample(kind, pairs[:TRIES], SAMPLE)
-    [(_, made)] = worked(_chosen, [task], settings, _no_choice)
+    pairs = pairs[:TRIES]
+    [(_, made)] = worked(_chosen, [(kind, pairs, SAMPLE)], settings, _no_choice)
     if made is None:  # a log is deadly: those of robots that are not so by themselves are used
-        ones = [replace(task, pairs=[pair], count=1) for pair in task.pairs]
-        alive = [one.pairs[0] for one, own in worked(_chosen, ones, settings, _no_choice) if own]
-        [(_, made)] = worked(_chosen, [replace(task, pairs=alive)], settings, _no_choice)
+        ones = [(kind, [pair], 1) for pair in pairs]
+        alive = [pair for (_, [pair], _), own in worked(_chosen, ones, settings, _no_choice) if own]
+        [(_, made)] = worked(_chosen, [(kind, alive, SAMPLE)], settings, _no_choice)
     assert made is not None
     if isinstance(made, HeftError):
         raise made

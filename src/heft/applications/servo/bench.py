@@ -28,6 +28,19 @@ COLUMNS = {
     "torque_enable": ENABLED,
     "temp": WARMTH,
 }
+QUANTITIES = {  # on the terminal, and their units
+    "A": ("torque per volt A", "N·m/V"),
+    "B": ("back-EMF B", "N·m·s/rad"),
+    "viscous": ("viscous friction", "N·m·s/rad"),
+    "armature": ("rotor inertia", "kg·m²"),
+    "coulomb": ("Coulomb friction", "N·m"),
+    "load": ("friction per load", "1"),
+    "static": ("friction at rest over it", "1"),
+    "sag": ("fall of A with the arm's torque", "1/(N·m)"),
+    "offset": ("offset", "N·m"),
+    "warmth": ("fall of A with temperature", "1/K"),
+    "delay": ("delay of the goal", "s"),
+}
 SAME = 0.01  # by how much a log's mass or length may differ from the bench's, relative
 WRAP = 2**16  # of registers of 16 bits
 
@@ -116,15 +129,7 @@ class ServoLog:
                 cure="log the register Present PWM or Present Load, or the goal that was sent",
             )
         position, time = signals[f"q.{NAME}"], block.time[complete]
-        count = len(position)
-        if count < 50 or not (np.diff(time) > 0.0).all():
-            raise InvalidRecording(
-                "the log is too short, or its time does not go on",
-                argument=str(path),
-                got=f"{count} whole rows, {np.count_nonzero(np.diff(time) <= 0.0)} steps back",
-                cure="record at least some seconds, and leave out rows whose time is not later",
-            )
-        _refuse_other_angles(path, position, goal)
+        require_motion(str(path), time, [x for x in (position, goal) if x is not None])
         if SUPPLY not in signals and bench.voltage is None:
             raise MissingSignal(
                 "neither the log nor the bench says the supply's voltage",
@@ -137,8 +142,8 @@ class ServoLog:
             position,
             goal,
             None if duty is None else _of_unit(path, duty, bench.full_duty),
-            signals.get(SUPPLY, np.full(count, bench.voltage or 0.0)),
-            signals.get(ENABLED, np.ones(count)) > 0.5,
+            signals.get(SUPPLY, np.full(len(time), bench.voltage or 0.0)),
+            signals.get(ENABLED, np.ones(len(time))) > 0.5,
             float(np.mean(signals.get(WARMTH, np.nan))),
             header.get("kp", np.nan),
             file,
@@ -146,11 +151,7 @@ class ServoLog:
 
 
 def open_logs(bench: Bench, paths: Sequence[Path], map: Path | None = None) -> list[ServoLog]:
-    """Return the logs of a bench; see `ServoLog.open`.
-
-    Args:
-        map: TOML that says what their columns mean.
-    """
+    """Return the logs of a bench, whose columns a TOML says; see `ServoLog.open`."""
     columns = None if map is None else ColumnMap.from_toml(map)
     return [ServoLog.open(path, bench, columns) for path in paths]
 
@@ -168,16 +169,31 @@ def _refuse_other_bench(path: Path, header: Mapping[str, float], bench: Bench) -
             )
 
 
-def _refuse_other_angles(path: Path, position: Array, goal: Array | None) -> None:
-    both = position if goal is None else np.append(position, goal)
-    if np.abs(both).max(initial=0.0) > 4.0 * np.pi:  # no angle [rad] of a servo
+def require_motion(name: str, time: Array, angles: Sequence[Array]) -> None:
+    """Require that a log is long enough, its time goes on, and its angles are a servo's in rad.
+
+    Args:
+        time: Shape (N,) [s].
+        angles: Positions and goals, shape (N, ...) each [rad].
+
+    Raises:
+        InvalidRecording: If not.
+    """
+    if len(time) < 50 or not (np.diff(time) > 0.0).all():
         raise InvalidRecording(
-            "position and goal are no angles in rad",
-            argument=str(path),
-            got=f"values from {both.min():.3g} to {both.max():.3g}",
+            "the log is too short, or its time does not go on",
+            argument=name,
+            got=f"{len(time)} whole rows, {np.count_nonzero(np.diff(time) <= 0.0)} steps back",
+            cure="record at least some seconds, and leave out rows whose time is not later",
+        )
+    if np.abs(angles).max() > 4.0 * np.pi:
+        raise InvalidRecording(
+            "positions and goals are no angles in rad",
+            argument=name,
+            got=f"values from {np.min(angles):.3g} to {np.max(angles):.3g}",
             cure='degrees are said in a map (--map: unit = "deg"); −100 … 100 of a calibrated '
-            "range needs the calibration: unit, ratio and offset of the range there, or log the "
-            "register in steps",
+            "range needs the calibration: a dataset's, or unit, ratio and offset of the range in "
+            "the map; or log the register in steps",
         )
 
 

@@ -22,7 +22,7 @@ from heft.files import Number, OpenedFile, named, read_text, section
 from heft.models import Robot
 from heft.recordings import ColumnMap, Recording, is_log, read_table
 
-from .bench import ServoLog
+from .bench import ServoLog, require_motion
 from .firmware import Firmware
 
 COUNTS = 4096  # of an encoder, a turn
@@ -166,22 +166,8 @@ def open_episodes(
     for e in found:
         whole = np.isfinite(np.column_stack([e.time, e.position, e.goal])).all(axis=1)
         time = e.time[whole]
-        if len(time) < 50 or not (np.diff(time) > 0.0).all():
-            raise InvalidRecording(
-                "an episode is too short, or its time does not go on",
-                argument=e.name,
-                got=f"{len(time)} whole rows",
-                cure="leave it out, or record at least some seconds",
-            )
         q, goal = (sign * x[whole] + zero for x in (e.position, e.goal))
-        if np.abs(np.append(q, goal)).max() > 4.0 * np.pi:  # no angle [rad] of a servo
-            raise InvalidRecording(
-                "positions and goals are no angles in rad",
-                argument=e.name,
-                got=f"values up to {np.abs(np.append(q, goal)).max():.3g}",
-                cure='say degrees in a map (--map: unit = "deg"); −100 … 100 of a calibrated range '
-                "needs the dataset's calibration",
-            )
+        require_motion(e.name, time, [q, goal])
         made.append(Episode(e.name, time, q, goal, e.file))
     return made
 
@@ -222,7 +208,7 @@ def _dataset(
     features = info.get("features")
     features = features if isinstance(features, dict) else {}
     _require_goal(folder, [n for n in (ACTION,) if n not in features])
-    names = [_joint_name(n) for n in _names(features.get(STATE), folder)]
+    names = _names(features.get(STATE), folder)
     joints = bench.joints or names
     if len(joints) != len(names) or not set(robot.joints) <= set(joints):
         raise InvalidSetting(
@@ -320,7 +306,7 @@ def _object(path: Path, what: str) -> dict[str, Any]:
 
 
 def _names(feature: Any, folder: Path) -> list[str]:
-    """Return the names of a feature, which older versions keep under another one."""
+    """Return the joints that a feature names; older versions keep them under another key."""
     names = feature.get("names") if isinstance(feature, dict) else None
     if isinstance(names, dict):
         names = next(iter(names.values()), None)
@@ -330,8 +316,4 @@ def _names(feature: Any, folder: Path) -> list[str]:
             argument=str(folder / "meta" / "info.json"),
             got=f"{STATE}: {names}"[:200],
         )
-    return names
-
-
-def _joint_name(name: str) -> str:
-    return name.removesuffix(".pos").removeprefix("main_")
+    return [n.removesuffix(".pos").removeprefix("main_") for n in names]

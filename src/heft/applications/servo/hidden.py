@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import FitError, InvalidRecording, InvalidSetting, MissingSignal
 
-from .bench import Bench, ServoLog
+from .bench import QUANTITIES, Bench, ServoLog
 
 STEP = 0.004  # [s]
 LENGTH = 1.0  # [s] of a stretch
@@ -28,19 +28,7 @@ EVERY = 5  # steps between positions that are compared
 WARMER = 3.0  # [K], by which logs are apart at least where their warmth is fitted
 IMAGINARY = 1e-20
 FASTEST = 500.0  # [rad/s²], of arms that a friction of their own acceleration would let swing
-NAMES = (
-    "A",
-    "B",
-    "viscous",
-    "armature",
-    "coulomb",
-    "load",
-    "static",
-    "sag",
-    "offset",
-    "warmth",
-    "delay",
-)
+NAMES = tuple(QUANTITIES)
 SIGNED = np.array([name in ("offset", "delay") for name in NAMES])
 
 

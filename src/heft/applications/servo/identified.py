@@ -20,26 +20,13 @@ from heft.models import JointFields, mjcf_joint, shown
 from heft.simulation import moved_to_goals
 
 from . import by_duty, hidden
-from .bench import GRAVITY, NAME, Bench, ServoLog, open_logs
+from .bench import GRAVITY, NAME, QUANTITIES, Bench, ServoLog, open_logs
 from .firmware import Firmware
 from .report import one_after_another, page_of
 
 RESULTS = ("estimate.json", "report.html", "bam.json", "servo.xml", "servo_isaaclab.py")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
 TIMESTEP = 0.001  # of the MJCF file [s]
-QUANTITIES = {  # on the terminal, and their units
-    "A": ("torque per volt A", "N·m/V"),
-    "warmth": ("fall of A with temperature", "1/K"),
-    "delay": ("delay of the goal", "s"),
-    "sag": ("fall of A with the arm's torque", "1/(N·m)"),
-    "B": ("back-EMF B", "N·m·s/rad"),
-    "armature": ("rotor inertia", "kg·m²"),
-    "viscous": ("viscous friction", "N·m·s/rad"),
-    "coulomb": ("Coulomb friction", "N·m"),
-    "load": ("friction per load", "1"),
-    "static": ("friction at rest over it", "1"),
-    "offset": ("offset", "N·m"),
-}
 
 
 @dataclass(frozen=True)

@@ -101,11 +101,9 @@ class IdentifiedArm:
     def all_quantities(self) -> Mapping[str, Quantity]:
         """All numbers by `JOINT.kind` and `LINK.mass`, told or not, at the scale of the masses."""
         values, spread, _ = self._scaled
-        n, bodies = len(self.robot.joints), len(self._file)
         sizes = np.exp(values)
-        sizes[len(OF_JOINT) * n :] *= self._file
+        sizes[-len(self._file) :] *= self._file
         std = sizes * np.sqrt(np.maximum(np.diag(spread), 0.0))
-        assert len(sizes) == len(OF_JOINT) * n + bodies
         return {
             name: Quantity(x, s, UNITS[name.rpartition(".")[2]])
             for name, x, s in zip(self._names, sizes.tolist(), std.tolist(), strict=True)
