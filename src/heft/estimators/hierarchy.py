@@ -35,14 +35,11 @@ class TypeLaw:
 
     @staticmethod
     def of(values: Sequence[Array], covariances: Sequence[Array]) -> TypeLaw | None:
-        """Return the law of robots.
+        """Return the law of robots; None of fewer than `FEWEST`.
 
         Args:
             values: Estimates, n of shape (q,).
             covariances: Theirs, n of shape (q, q).
-
-        Returns:
-            The law; None of fewer than `FEWEST` robots.
         """
         if len(values) < FEWEST:
             return None

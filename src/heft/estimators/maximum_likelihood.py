@@ -84,7 +84,7 @@ def residual_covariance(pieces: Iterator[Residuals], channels: int) -> Array:
 def unrepeated_covariance(
     pieces: Iterator[Residuals], channels: int, period: float
 ) -> Array | None:
-    """Return the covariance of what one period of a motion does not repeat, shape (c, c).
+    """Return the covariance, (c, c), of what one period does not repeat; None of less than two.
 
     Half of the mean of d dᵀ, d the difference of residuals a period apart: noise differs, and what
     the model cannot describe comes again.
@@ -92,9 +92,6 @@ def unrepeated_covariance(
     Args:
         pieces: Contiguous residuals of one recording, in order.
         period: Of the motion [rows].
-
-    Returns:
-        The covariance; None if the recording has less than a period beyond the first.
     """
     lag, rows, pairs = round(period), 0, 0
     earlier, places = np.zeros((0, channels)), np.zeros(0, dtype=np.int64)

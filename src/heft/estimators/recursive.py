@@ -280,16 +280,13 @@ class Filter:
 
 
 def walked(factor: Array, deviation: Array) -> Array:
-    """Return the information triangle after one step of a random walk of the parameters.
+    """Return the triangle `[R z; 0 ρ]` of x′ after a step of a random walk, (n + 1, n + 1).
 
     `x′ = x + w`: rows `(x′ − x)/σ = 0` are added, and x is eliminated [Bierman1977, ch. VI].
 
     Args:
         factor: `[R z; 0 ρ]`, shape (n + 1, n + 1).
         deviation: σ of w, shape (n,), in the parameters' units; zero for constant parameters.
-
-    Returns:
-        `[R z; 0 ρ]` of x′, shape (n + 1, n + 1).
     """
     moving = np.flatnonzero(deviation > 0.0)
     count, many = len(factor) - 1, len(moving)

@@ -231,13 +231,10 @@ class LogDetProblem:
     constraints: LinearConstraints  # linear ones, on w, rows of length one
 
     def solve(self, start: Array) -> tuple[Array, int, NDArray[np.bool_]]:
-        """Return the minimum w, the number of Newton steps, and which linear constraints bind.
+        """Return the minimum w, (n,), the Newton steps, and which linear constraints bind, (k,).
 
         Args:
             start: w strictly inside everything but the equations, which it fulfils, shape (n,).
-
-        Returns:
-            w, shape (n,), the steps, and for each constraint whether it binds, shape (k,).
 
         Raises:
             SolverFailure: If the steps do not converge.

@@ -171,9 +171,6 @@ def identify_plant(
         validate: Held-out logs, used for scores only.
         given: Information of earlier experiments on the same base parameters, to be added.
 
-    Returns:
-        The result, with parameters, scores and checks.
-
     Raises:
         InputError: If a log or setting is invalid, or no log is given.
         FitError: If the fit explains too little of the measurements (`Limits.unexplained`), or a
@@ -411,9 +408,6 @@ def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Prob
 
     Args:
         gains: By joint, the stated gain over the identified gain [1].
-
-    Returns:
-        The problem with the identified gains.
     """
     problem, robot = plain_problem(problem), problem.plant.robot
     changed = {

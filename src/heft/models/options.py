@@ -423,10 +423,7 @@ class Options:
 
     @staticmethod
     def from_toml(path: Path) -> Options:
-        """Read the options from a TOML file, that of `--with`.
-
-        Returns:
-            The options; what is not stated has its default.
+        """Read the options of `--with` from a TOML file; what is not stated has its default.
 
         Raises:
             InvalidSetting: If it is malformed, or holds unknown keys.

@@ -338,11 +338,7 @@ class Evidence:
         return np.concatenate(parts)
 
     def motion_of(self, drive: int, correction: Correction) -> tuple[tuple[int, ...], Array]:
-        """Return what a drive's friction columns depend on under a correction.
-
-        Returns:
-            Which joints of the log it moves, and the factors of their motion, shape (k,).
-        """
+        """Return the log's joints that a drive moves, and the factors of their motion, (k,)."""
         at = np.flatnonzero(self.robot.drives[drive].ratio)
         source = tuple(correction.q_source[k] for k in at)
         return source, np.array(correction.q_scale)[at]

@@ -671,13 +671,10 @@ def explain(
     pace: Pace | None = None,
     loads: LoadThresholds | None = None,
 ) -> tuple[Explained, TimingFound]:
-    """Search for the corrections of logs under which the robot model explains the torque.
+    """Return the corrections by which the robot model explains logs, and the timings with them.
 
     How the torque lies to the motion in time is looked for before, so that it hides nothing, and
     again where columns were corrected.
-
-    Returns:
-        The corrections, and the timings that explain the corrected log.
     """
     settings, loads = settings or CorrectionSearch(), loads or LoadThresholds()
     search = Search(evidence, settings, pace)

@@ -77,11 +77,7 @@ class Identification(Judged):
 
     @property
     def fastest(self) -> dict[str, tuple[float, float]]:
-        """Range of sliding velocity of each drive with friction, on the fitted logs.
-
-        Returns:
-            By drive, the largest backward (≤ 0) and forward (≥ 0) velocity [rad/s or m/s].
-        """
+        """Fastest sliding backward (≤ 0) and forward (≥ 0) of each drive [rad/s or m/s]."""
         fitted = {r.name for r in self.problem.recordings}
         ends: dict[str, tuple[float, float]] = {}
         for s in (s for t in self.traces if t.path in fitted for s in t.sliding):
@@ -134,9 +130,6 @@ def identify(
         only: What of the logs is fitted; all if None.
         anew: What may have changed since the earlier experiments, which tell all else: links,
             joints, `friction` for that of all joints, or parameters.
-
-    Returns:
-        The result, with parameters, new model file, scores and checks.
 
     Raises:
         InputError: If a log or setting is invalid.
