@@ -65,11 +65,7 @@ class VarianceComponents:
         return problem
 
     def of(self, problem: MixedProblem, values: Array) -> Array:
-        """Return σ of each channel, shape (channels,) [channel's unit].
-
-        Args:
-            values: β of a fit, shape (b,).
-        """
+        """Return σ of each channel, (channels,) [channel's unit], at β of a fit, shape (b,)."""
         from scipy.optimize import nnls
 
         before = np.array([problem.known_noise[c] for c in problem.channels])

@@ -180,11 +180,7 @@ class Filter:
                 )
 
     def start(self, values: Sequence[float] | Array | None = None) -> State:
-        """Return the initial state: the information of the floor about a prior mean.
-
-        Args:
-            values: Prior mean, shape (n,); zero if not given.
-        """
+        """Return the initial state: the floor's information about a prior mean, (n,), else zero."""
         count = len(self.floor)
         factor = np.zeros((count + 1, count + 1))
         factor[np.arange(count), np.arange(count)] = self.floor

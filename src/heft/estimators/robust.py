@@ -137,11 +137,7 @@ class MedianSketch:
         self.counts = np.zeros((channels, self.PER_OCTAVE * self.OCTAVES), dtype=np.int64)
 
     def add(self, sizes: Array) -> None:
-        """Add absolute values to the histograms.
-
-        Args:
-            sizes: Numbers ≥ 0, shape (rows, channels).
-        """
+        """Add absolute values of numbers ≥ 0, shape (rows, channels), to the histograms."""
         last = self.counts.shape[1] - 1
         with np.errstate(divide="ignore"):
             place = self.PER_OCTAVE * (np.log2(sizes) + self.OCTAVES / 2)

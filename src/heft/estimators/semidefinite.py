@@ -190,11 +190,7 @@ def nearest_robot(
 
 
 def margin_of(values: Array, space: ParameterSpace) -> float:
-    """Return the margin of standard parameters, 1 at most; see `NearestRobot`.
-
-    Args:
-        values: x, shape (n,).
-    """
+    """Return the margin of standard parameters, shape (n,), 1 at most; see `NearestRobot`."""
     scaled = np.asarray(np.linalg.solve(scaled_metric(space), values), dtype=float)
     links = unstack(np.array([scaled[k : k + 10] for k in space.groups]).reshape(-1, 10))
     return float(min(np.linalg.eigvalsh(links)[:, 0].min(initial=MOST), MOST))

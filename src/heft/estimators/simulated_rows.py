@@ -56,11 +56,7 @@ class Simulation(Protocol):
     """
 
     def starts(self, problem: Any, values: Array, /) -> Sequence[Array]:
-        """Return parameters β to begin with, the best first, of shape (b,) each.
-
-        Args:
-            values: β by least squares, shape (b,).
-        """
+        """Return β to begin with, the best first, (b,) each, from β by least squares, (b,)."""
         ...
 
     def simulated(self, problem: Any, values: Array, /) -> Problem:

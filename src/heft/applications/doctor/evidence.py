@@ -38,7 +38,7 @@ from heft.recordings import Recording
 
 from .corrections import IN_TIME, Correction, Timing
 from .reweighted_fit import Channels
-from .settings import DEGREE, TURN, EvidenceSettings
+from .settings import DEFAULTS, DEGREE, TURN, EvidenceSettings
 from .stretches import Stretch, stretches_of
 
 # share of the heaviest body's mass, and radius of gyration [m], of one without mass
@@ -153,11 +153,7 @@ class Unknowns:
         return np.array(ratios).reshape(len(ratios), len(self.robot.joints))
 
     def by_drive(self, of_all: Array) -> Array:
-        """Return a view of what is of the drives' terms, shape (drives, terms).
-
-        Args:
-            of_all: Numbers of all unknowns, shape (p,).
-        """
+        """Return a view of all unknowns, shape (p,): the drives' terms, shape (drives, terms)."""
         return of_all[self.bodies : self.own.start].reshape(-1, self.terms)
 
     @cached_property
@@ -259,14 +255,15 @@ class Evidence:
 
     @staticmethod
     def of(
-        robot: Robot, recordings: Sequence[Recording], settings: EvidenceSettings | None = None
+        robot: Robot,
+        recordings: Sequence[Recording],
+        settings: EvidenceSettings = DEFAULTS.evidence,
     ) -> Evidence:
         """Select the data of logs, in bounded memory.
 
         Raises:
             HeftError: If the logs lack signals, or nothing moves in them.
         """
-        settings = settings or EvidenceSettings()
         stretches, corner = stretches_of(_without_drives(robot), recordings, settings)
         return Evidence(robot, stretches, corner, settings)
 
@@ -344,11 +341,7 @@ class Evidence:
         return source, np.array(correction.q_scale)[at]
 
     def regressor(self, correction: Correction, drives: Array) -> Regressor:
-        """Return the regressor of a correction's motion.
-
-        Args:
-            drives: Friction columns of that motion, shape (drives, terms, n).
-        """
+        """Return a motion's regressor; its friction columns are of shape (drives, terms, n)."""
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         shape = self.robot.tree.channels, -1, PARAMETER_COUNT, len(q)

@@ -53,6 +53,7 @@ from .hypotheses import (
     tool,
 )
 from .settings import (
+    DEFAULTS,
     DEGREE,
     TURN,
     CorrectionSearch,
@@ -403,9 +404,9 @@ class Judge:
         self, step: CorrectionStep, base: Correction
     ) -> TypeGuard[PositionOffset | Gravity]:
         """Return whether a step is an offset or a tilt small enough for a first-order expansion."""
-        if not isinstance(step, PositionOffset | Gravity) or not step.is_expandable:
+        if not isinstance(step, PositionOffset | Gravity) or not any(base.gravity):
             return False
-        return any(base.gravity) and step.angle(base) < self.least.small_rad
+        return step.angle(base) < self.least.small_rad
 
     def _rivals(
         self, step: CorrectionStep, without: Fit, best: Fit
@@ -465,7 +466,7 @@ class Search:
                 step.width,
                 self.settings.narrowings,
             )
-        if step.is_expandable:
+        if isinstance(step, PositionOffset | Gravity):
             return self._by_first_order(step, base, fit)
         return step, fit
 
@@ -667,16 +668,15 @@ def at_best_bandwidth(
 
 def explain(
     evidence: Evidence,
-    settings: CorrectionSearch | None = None,
+    settings: CorrectionSearch = DEFAULTS.search,
     pace: Pace | None = None,
-    loads: LoadThresholds | None = None,
+    loads: LoadThresholds = DEFAULTS.loads,
 ) -> tuple[Explained, TimingFound]:
     """Return the corrections by which the robot model explains logs, and the timings with them.
 
     How the torque lies to the motion in time is looked for before, so that it hides nothing, and
     again where columns were corrected.
     """
-    settings, loads = settings or CorrectionSearch(), loads or LoadThresholds()
     search = Search(evidence, settings, pace)
     timings = Timings(search.hypotheses, settings.timing)
     start = Correction.none(evidence.robot)

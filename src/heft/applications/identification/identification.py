@@ -50,7 +50,7 @@ class Identification(Judged):
     # smallest and largest mass [kg] and centre of mass [m] of each link over all physically
     # consistent parameters that fit the data
     bounds: StrictBounds
-    inputs: tuple[Mapping[str, Any], ...]  # path, role and SHA-256 of each input file
+    inputs: tuple[Mapping[str, Any], ...] = ()  # path, role and SHA-256 of each input file
     # other estimates of the same data, where a method was asked for
     alternatives: tuple[Alternative, ...] = ()
     # why rows are differentiated; None where they are of the weak form
@@ -113,7 +113,6 @@ def identify(
     validate: Sequence[Recording] = (),
     settings: Settings = Settings(),
     given: Earlier | Information | None = None,
-    inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
     only: Selection | None = None,
     anew: Sequence[str] = (),
@@ -126,7 +125,6 @@ def identify(
         validate: Held-out logs, used for scores only.
         given: Earlier experiments with the same robot, to be added; noise of information alone is
             taken for like these logs'.
-        inputs: Entries of the input files, stored with the results.
         only: What of the logs is fitted; all if None.
         anew: What may have changed since the earlier experiments, which tell all else: links,
             joints, `friction` for that of all joints, or parameters.
@@ -180,7 +178,6 @@ def identify(
             **{**vars(judged), "checks": (*of_logs, *judged.checks)},
             misfit_moments=_misfit_moments(run, judged.misfits, given),
             bounds=bounds,
-            inputs=tuple(inputs),
             alternatives=others,
             differentiated=differentiated,
             anew=tuple(anew),
