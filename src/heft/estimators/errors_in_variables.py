@@ -54,12 +54,9 @@ def measured_regressor_covariance(
 
 
 def whitening(covariance: Array) -> Array:
-    """Return W with W C Wᵀ = 1, shape (k, k).
+    """Return W with W C Wᵀ = 1, both of shape (k, k).
 
     Where rounding makes C singular, what is lost counts as if it were as large as rounding.
-
-    Args:
-        covariance: C, shape (k, k).
     """
     scale = np.sqrt(np.diag(covariance))
     correlation = covariance / np.outer(scale, scale)

@@ -261,13 +261,10 @@ def essential_standard(kept: Sequence[int], space: ParameterSpace) -> tuple[int,
 
 
 def back_projection(values: Array, space: ParameterSpace) -> Array:
-    """Return the shortest standard parameters x with base parameters β, `x = B β`, shape (n,).
+    """Return the shortest standard parameters x, (n,), of base parameters β, (b,), `x = B β`.
 
     B is the pseudo-inverse of the map from x to β; in coordinates in which its rows are orthonormal
     it is the transpose. Lengths are in the parameters' units, as they come.
-
-    Args:
-        values: β, shape (b,).
     """
     return np.asarray(np.linalg.pinv(space.matrix) @ values)
 

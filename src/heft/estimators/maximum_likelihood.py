@@ -42,13 +42,10 @@ CONVERGED = 1e-2  # of a standard deviation of the estimate, in the mean over pa
 
 
 def decorrelation(covariance: Array) -> Array:
-    """Return M with `M Σ Mᵀ = diag(Σ)`, the symmetric one, shape (c, c) [Kessy2018].
+    """Return the symmetric M, (c, c), with `M Σ Mᵀ = diag(Σ)`, Σ between channels [Kessy2018].
 
     A channel without noise is left as it is. Where channels depend on one another, as those of
     coupled motors do, their difference counts as `LEAST_INDEPENDENT` of their variance.
-
-    Args:
-        covariance: Σ between channels, shape (c, c).
     """
     variance = np.diag(covariance)
     seen = variance > 0.0

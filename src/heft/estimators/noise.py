@@ -154,10 +154,7 @@ def phases(places: Array, every: int, period: float) -> NDArray[np.intp] | None:
 
 
 def autoregression(series: Array, order: int) -> tuple[Array, float]:
-    """Return the autoregressive model of a series, by the Yule-Walker equations.
-
-    Args:
-        series: Of mean zero, shape (n,).
+    """Return the autoregressive model of a series of mean zero, (n,), by Yule-Walker equations.
 
     Returns:
         The coefficients, shape (order,), and the standard deviation of the innovation, in the

@@ -153,12 +153,9 @@ class MedianSketch:
 
 
 def scale_of(residuals: Iterable[Array], channels: int) -> Array:
-    """Return the robust standard deviation of channels' residuals, (channels,) [N·m or N].
+    """Return the robust deviation, (channels,), of residuals' pieces, (rows, channels) [N·m or N].
 
     It is 1.4826 times their median absolute value.
-
-    Args:
-        residuals: Pieces of shape (rows, channels) [N·m or N].
     """
     sketch = MedianSketch(channels)
     for piece in residuals:

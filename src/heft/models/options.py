@@ -472,12 +472,9 @@ OPTIONS = section(Options)
 
 
 def joint_lines(joints: Iterable[str], line: str) -> str:
-    """Return TOML of `--with` that says the same of each joint, such as `fixed = true`.
+    """Return TOML of `--with` that says a line, such as `fixed = true`, of each joint.
 
     Use it for the cure of an error.
-
-    Args:
-        line: What follows each table's head.
     """
     return "\n".join(f"[joint.{_key(j)}]\n{line}" for j in joints)
 

@@ -547,12 +547,9 @@ class CompensatedFriction(CorrectionStep):
 def steps_between(
     start: Correction, correction: Correction, unit_of_torque: float = 1.0
 ) -> tuple[CorrectionStep, ...]:
-    """Decompose a correction, relative to another one, into elementary steps.
+    """Decompose a correction, less a unit of all torques, relative to another, into steps.
 
     Swaps come first, then units, signs, factors and offsets, then gains, gravity and friction.
-
-    Args:
-        unit_of_torque: Factor of all torques that is no step.
     """
     steps: list[CorrectionStep] = []
     q, tau = list(correction.q_source), list(correction.tau_source)

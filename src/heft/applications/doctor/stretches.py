@@ -50,10 +50,7 @@ class Stretch:
 def stretches_of(
     bare: Robot, recordings: Sequence[Recording], settings: EvidenceSettings
 ) -> tuple[tuple[Stretch, ...], float]:
-    """Return the segments of logs that are compared, and the cutoff of their low-pass [Hz].
-
-    Args:
-        bare: Robot model without friction.
+    """Return the segments of logs to compare a frictionless robot on, and their cutoff [Hz].
 
     Raises:
         HeftError: If the logs lack signals, or nothing moves in them.

@@ -352,13 +352,10 @@ def devices_of(sensors: Sensors, motion: Motion, half_step: float = 0.0) -> tupl
 
 
 def estimated_noise(wrench: Array) -> tuple[float, float]:
-    """Return the white noise of a sample's force [N] and moment [N·m], pooled over the axes.
+    """Return the white noise of force [N] and moment [N·m], (N, 6), pooled over the axes.
 
     Uses second differences, in which motion is negligible at the sampling rate, and their median
     absolute deviation, which is robust to outliers.
-
-    Args:
-        wrench: Force and moment, shape (N, 6) [N, N·m].
     """
     bend = np.diff(wrench, 2, axis=0) / math.sqrt(6.0)
     deviation = 1.4826 * np.median(np.abs(bend - np.median(bend, axis=0)), axis=0)
