@@ -241,12 +241,7 @@ def _sizes(scores: Array, lengths: Array) -> list[float]:
 
 
 def chance(score: float, units: Array) -> float:
-    """Return how often the largest |uᵀe| of unit vectors in a row exceeds a score, e white.
-
-    Args:
-        score: Above 0.
-        units: One a column, neighbours alike, shape (n, k).
-    """
+    """Return how often the largest |uᵀe| of unit u, (n, k), exceeds a score, e being white."""
     one = 2.0 * special.ndtr(-score)
     cosines = np.clip(np.sum(units[:, 1:] * units[:, :-1], axis=0), -1.0, 1.0)
     length = float(np.arccos(cosines).sum())

@@ -76,12 +76,7 @@ class CovarianceRecursion:
         return Covariance(np.zeros(count), std**2 * np.eye(count))
 
     def step(self, state: Covariance, regressor: Array, effort: Array) -> Covariance:
-        """Return the state after m further rows.
-
-        Args:
-            regressor: Φ, whitened, shape (m, n).
-            effort: h, whitened, shape (m,).
-        """
+        """Return the state after m further whitened rows: Φ, shape (m, n), and h, shape (m,)."""
         P = state.P / self.forgetting
         gained = P @ regressor.T
         gain = gained @ np.linalg.inv(np.eye(len(effort)) + regressor @ gained)

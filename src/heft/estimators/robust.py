@@ -357,12 +357,7 @@ class Hampel:
         check_fields(self, checks)
 
     def gate(self, residuals: Array, sigma: Array) -> NDArray[np.bool_]:
-        """Return the rows to keep, shape (rows, channels); see `hampel_gate`.
-
-        Args:
-            residuals: τ − Y β, shape (rows, channels) [N·m or N].
-            sigma: Standard deviation of each channel, shape (channels,) [N·m or N].
-        """
+        """Return which of residuals, (rows, channels), to keep by their σ; see `hampel_gate`."""
         return hampel_gate(residuals, sigma, self.window, self.threshold, self.widen)
 
     def fit(self, problem: Problem) -> Estimate:

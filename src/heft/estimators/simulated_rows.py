@@ -239,12 +239,7 @@ def _first(
 
 
 def about(errors: SimulatedPiece, values: Array) -> SimulatedPiece:
-    """Return the errors of a simulation as rows of the parameters themselves.
-
-    Args:
-        errors: ∂y/∂β, and measured less simulated y.
-        values: Parameters β of the simulation, shape (b,).
-    """
+    """Return rows of the parameters from a simulation's ∂y/∂β, errors of y and β, shape (b,)."""
     return replace(errors, effort=errors.effort + errors.regressor @ values)
 
 

@@ -479,12 +479,7 @@ class StateFilter:
         check_fields(self, checks)
 
     def start(self, spread: Array, prior: Array) -> FilterError:
-        """Return the initial error, before the first measurement.
-
-        Args:
-            spread: Covariance of the states' error, shape (s, s).
-            prior: Covariance of the parameters' error, shape (p, p).
-        """
+        """Return the initial error: covariances of states, (s, s), and of parameters, (p, p)."""
         p = len(prior)
         factor = np.zeros((p + 1, p + 1))
         inverse = np.linalg.inv(np.linalg.cholesky(prior))

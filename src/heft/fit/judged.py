@@ -282,7 +282,9 @@ class Judged(PlantIdentification[RobotPlant]):
             robot, links, _simple_friction(robot, simple), _armatures(robot, friction)
         )
         progress("scoring")
-        bodies, traces = _written_bodies(robot, files), list[Trace]()
+        model, written = next(iter(files.items()))
+        bodies = Robot.from_text(written, robot.options, model).written_bodies()
+        traces: list[Trace] = []
         biases = {n: friction["full"][n] for n in robot.bias_names}  # of sensors, not of drives
         models = {name: Model(bodies, biases | drives) for name, drives in friction.items()}
         before = {**models, **_baselines(problem, calibrated)}
@@ -453,12 +455,6 @@ def drive_terms(
     kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
     rotors = {k: v for k, v in drives.items() if k in kept}
     return {"full": drives, "simple": {**rotors, **simple.values}}
-
-
-def _written_bodies(robot: Robot, files: Mapping[str, bytes]) -> Array:
-    """Return the bodies' inertial parameters as rounded in the model file, shape (10 bodies,)."""
-    model = next(iter(files))
-    return Robot.from_text(files[model], robot.options, model).written_bodies()
 
 
 def _simple_friction(robot: Robot, simple: SimpleFriction) -> dict[str, tuple[float, float]]:

@@ -128,12 +128,7 @@ class Unknowns:
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
 
     def sliding(self, values: Array, speed: Array) -> Array:
-        """Return each drive's friction torque of steady sliding, shape (drives,).
-
-        Args:
-            values: The unknowns, shape (p,).
-            speed: Speed of each drive, shape (drives,) [rad/s or m/s].
-        """
+        """Return drives' friction at steady speeds [rad/s or m/s], (drives,), of unknowns, (p,)."""
         return np.array(
             [
                 sum(c * _steady(t, v) for c, t in zip(cs, d.terms, strict=True))
@@ -178,12 +173,7 @@ class Unknowns:
     def drive_columns(
         self, drive: int, scale: Array, stretches: Sequence[Stretch], moved: Sequence[int]
     ) -> Array:
-        """Return a drive's friction columns at the instants compared, shape (terms, n).
-
-        Args:
-            scale: Factors of the logged motion of the joints that it moves, shape (k,).
-            moved: Which joints these are in the log, k of them.
-        """
+        """Return a drive's friction columns, (terms, n), by joints moved and their k factors."""
         # The course of friction over speed is not known well enough to tell a scale.
         units = np.array([1.0, DEGREE])  # a motor's turns are nearer to the second
         ratios = np.abs(np.log(np.abs(scale)) - np.log(units[:, None]))

@@ -717,7 +717,9 @@ def _searched(search: Search, start: Correction) -> Explained:
     results: list[Explained] = []
     for k in range(min(settings.beginnings, len(first))):
         results.append(search.followed(start, hypotheses.settle(start), first[k : k + 1]))
-        if _is_plain(results[-1], settings) or search.pace.is_over():
+        least = min((s.evidence for s in results[-1].steps), default=0.0)
+        is_explained = results[-1].total < settings.explained_share
+        if (is_explained and least > settings.plain_evidence) or search.pace.is_over():
             break
     best = min(results, key=lambda f: _misfit(f, settings))
     for _ in range(settings.looks_again if best.steps else 0):  # what was hidden behind it
@@ -729,11 +731,6 @@ def _searched(search: Search, start: Correction) -> Explained:
             break
         best = further
     return best
-
-
-def _is_plain(explained: Explained, settings: CorrectionSearch) -> bool:
-    least = min((s.evidence for s in explained.steps), default=0.0)
-    return explained.total < settings.explained_share and least > settings.plain_evidence
 
 
 def _misfit(explained: Explained, settings: CorrectionSearch) -> float:
