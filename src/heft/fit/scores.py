@@ -259,8 +259,6 @@ def scores(
 
     Args:
         models: What predicts, by name, the most accurate first.
-        corner: Cutoff frequency of the low-pass [Hz].
-        traces: List to which curves of the first model are appended; None for none.
         doubt: Of the first model, for its curves.
     """
     robot = problem.plant.robot
@@ -329,8 +327,6 @@ def plant_scores(
 
     Args:
         values: Standard parameters π, shape (p,).
-        corner: Cutoff frequency of the low-pass [Hz].
-        traces: List to which curves are appended; None for none.
     """
 
     def part(s: Samples[Any], guess: Array) -> Stretch:

@@ -117,17 +117,7 @@ def identify(
     only: Selection | None = None,
     anew: Sequence[str] = (),
 ) -> Identification:
-    """Identify the inertial and friction parameters of a robot from logs.
-
-    Args:
-        robot: Robot model; its inertial parameters are the nominal values of the prior.
-        logs: Logs of one experiment, in any order.
-        validate: Held-out logs, used for scores only.
-        given: Earlier experiments with the same robot, to be added; noise of information alone is
-            taken for like these logs'.
-        only: What of the logs is fitted; all if None.
-        anew: What may have changed since the earlier experiments, which tell all else: links,
-            joints, `friction` for that of all joints, or parameters.
+    """Identify a robot's parameters from recordings; arguments as of `inputs.identify`, opened.
 
     Raises:
         InputError: If a log or setting is invalid.
