@@ -145,11 +145,7 @@ class Jackknife:
         check_fields(self, checks)
 
     def of_base(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
-        """Return jackknife deviations D of the base parameters β, shape (K, b).
-
-        Args:
-            blocks: On β, with the weights of the fit.
-        """
+        """Return jackknife deviations D, (K, b), of β from blocks on β with the fit's weights."""
         triangle = estimate.information.combined(estimate.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
         moved = np.zeros((len(blocks), len(inverse)))
@@ -164,11 +160,7 @@ class Jackknife:
     def of_consistent(
         self, solver: PhysicallyConsistent, found: ConsistentFit, blocks: Sequence[Block]
     ) -> Array:
-        """Return jackknife deviations D of the physically consistent parameters x, shape (K, n).
-
-        Args:
-            blocks: On `found.space.matrix @ x`, of unit variance.
-        """
+        """Return jackknife deviations D, (K, n), of consistent x from unit-variance blocks on β."""
         scaled = solver.scaled(found.total, found.space)
         values = found.consistent.parameters.values
         moved = np.zeros((len(blocks), len(values)))

@@ -123,7 +123,7 @@ def _halves(part: Array) -> Iterator[Array]:
 
 
 def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) -> Array:
-    """Return the bounds of a link's moments of inertia about its centre of mass.
+    """Return bounds of a link's I_xx, I_yy, I_zz about its centre of mass, (3, 2) [kg·m²].
 
     Nothing that fits is outside. The upper end is attained, and the lower one up to `CLOSE`, except
     where the parts of the centre's range do not suffice; then it is lower still. Where the centre
@@ -132,9 +132,6 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     Args:
         first: Position of the link's mass among the parameters.
         com: Bounds of x, y and z of the centre of mass, shape (3, 2) [m].
-
-    Returns:
-        Of I_xx, I_yy and I_zz in the axes of the link's frame, shape (3, 2) [kg·m²].
     """
     mass, middle, about = inertia.to_body(nominal)
     moments = np.diag(about)

@@ -50,11 +50,7 @@ class Series:
     shared: Array | None = None
 
     def slope(self, usual: DayToDay) -> tuple[float, float] | None:
-        """Return how much the number rises a kelvin, a steady drift left open, and its variance.
-
-        Returns:
-            Both; None where temperatures are not told, or alike.
-        """
+        """Return the rise a kelvin and its variance, a drift left open; None if none differ."""
         n = len(self.days)
         if self.warm is None or n < 5 or np.ptp(self.warm) < SAME_WARMTH:
             return None
@@ -88,14 +84,11 @@ class DayToDay:
 
     @staticmethod
     def of(series: Sequence[Series]) -> DayToDay | None:
-        """Return the scatter that many series have in common, a steady drift of each left open.
+        """Return the scatter that series have, steady drifts left open; None if none has five days.
 
         What is usual at first is the median deviation from the medians of all series. Series that
         scatter more than that explains are left out: robots that have changed, or a log that is
         another's, do not teach what is usual.
-
-        Returns:
-            The scatter; None if no series has five days.
         """
         long = [s for s in series if len(s.days) >= 5]
         if not long:
@@ -248,12 +241,7 @@ def _sizes(scores: Array, lengths: Array) -> list[float]:
 
 
 def chance(score: float, units: Array) -> float:
-    """Return how often the largest |uᵀe| of unit vectors in a row exceeds a score, e white.
-
-    Args:
-        score: Above 0.
-        units: One a column, neighbours alike, shape (n, k).
-    """
+    """Return how often the largest |uᵀe| of unit u, (n, k), exceeds a score, e being white."""
     one = 2.0 * special.ndtr(-score)
     cosines = np.clip(np.sum(units[:, 1:] * units[:, :-1], axis=0), -1.0, 1.0)
     length = float(np.arccos(cosines).sum())

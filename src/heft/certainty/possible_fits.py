@@ -258,21 +258,18 @@ class PossibleFits:
         return low, high
 
     def bounds(self, quantities: Array) -> Array:
-        """Return the lower and upper bounds of linear functions of the parameters.
+        """Return bounds of linear functions of the parameters, (k, 2), infinite where unbounded.
 
         Such as masses, friction terms, base parameters (rows of `space.matrix`) or torques of any
         motion (rows of its regressor).
 
         Args:
             quantities: Coefficients of all parameters x, shape (k, N).
-
-        Returns:
-            Shape (k, 2); infinite where unbounded.
         """
         return self._bounds(quantities, None)
 
     def ratios(self, tops: Array, bottom: Array) -> Array:
-        """Return the bounds of ratios a·x / b·x, where b·x is above 0 throughout.
+        """Return bounds of ratios a·x / b·x, b·x above 0 throughout, (k, 2), infinite if unbounded.
 
         Use it for a centre of mass, first moment over mass. With s = 1 / b·x it is a·(s x), linear
         in s x and s, and `b·(s x) = 1`; all other constraints are cones [Charnes1962].
@@ -280,9 +277,6 @@ class PossibleFits:
         Args:
             tops: a of each ratio, shape (k, N).
             bottom: b, shape (N,), of bodies only.
-
-        Returns:
-            Lower and upper bounds, shape (k, 2); infinite where unbounded.
         """
         return self._bounds(tops, bottom @ self.metric)
 

@@ -195,9 +195,6 @@ class PhysicallyConsistent:
     def scaled(self, total: Triangle | Summed, space: ParameterSpace) -> Scaled:
         """Return rows and prior on scaled unknowns; drives' columns have unit length.
 
-        Args:
-            total: As of `fit`.
-
         Raises:
             InvalidSetting: If a limit is of a link that is not there.
             TooLittleData: If the prior has no strength and the data do not determine x.

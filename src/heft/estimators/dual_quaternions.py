@@ -45,12 +45,7 @@ def pose_of(rotational: Array, dual: Array) -> tuple[Array, Array]:
 
 
 def difference_matrix(a: Array, b: Array) -> Array:
-    """Return H(a, b), shape (N, 4, 4), with H q = 0 for the quaternions q that turn a into b.
-
-    Args:
-        a: Vectors in frame i, shape (N, 3).
-        b: The same in frame j, shape (N, 3).
-    """
+    """Return H, shape (N, 4, 4), with H q = 0 for the q that turns vectors a, (N, 3), into b."""
     matrix = np.zeros((len(a), 4, 4))
     matrix[:, 0, 1:] = a - b
     matrix[:, 1:, 0] = b - a

@@ -54,12 +54,9 @@ def measured_regressor_covariance(
 
 
 def whitening(covariance: Array) -> Array:
-    """Return W with W C Wᵀ = 1, shape (k, k).
+    """Return W with W C Wᵀ = 1, both of shape (k, k).
 
     Where rounding makes C singular, what is lost counts as if it were as large as rounding.
-
-    Args:
-        covariance: C, shape (k, k).
     """
     scale = np.sqrt(np.diag(covariance))
     correlation = covariance / np.outer(scale, scale)
@@ -73,11 +70,7 @@ def whitening(covariance: Array) -> Array:
 
 
 def whitening_slopes(changes: Array) -> Array:
-    """Return D of the derivatives D W of a whitening W as C changes, shape (p, k, k).
-
-    Args:
-        changes: W dC Wᵀ by each of p parameters, shape (p, k, k).
-    """
+    """Return D, (p, k, k), with D W the slopes of a whitening W by changes W dC Wᵀ, (p, k, k)."""
     size = changes.shape[1]
     return np.asarray((0.5 * np.eye(size) - np.tri(size)) * changes)
 

@@ -58,12 +58,7 @@ class BackwardElimination:
     def of(
         information: Information, weights: Mapping[str, float] | None = None
     ) -> BackwardElimination:
-        """Return the elimination of all parameters of some information.
-
-        Args:
-            information: About β, unweighted.
-            weights: Factor of each channel's rows in the fit; ones if not given.
-        """
+        """Return the elimination of all parameters of information, its weights one if not given."""
         triangle = information.combined(weights)
         seen = Directions.of(triangle.R, triangle.rows)
         lengths = np.where(seen.lengths > 0.0, seen.lengths, 1.0)
@@ -218,15 +213,10 @@ class Essential:
             return np.append(False, path.ratios[:-1] <= self.ratio)
         if self.stop == "torque-range":
             return self._leaves_range(estimate, path)
-        return self._error_rises(estimate, path, in_band)
-
-    def _error_rises(
-        self, estimate: Estimate, path: BackwardElimination, first: Array
-    ) -> NDArray[np.bool_]:
         # Rows are smooth: what is dropped changes the residual in the motion's band only.
         rise = (path.energies - path.energies[0]) @ np.square(estimate.fit_weights)
         energy = path.energies[0] @ np.square(estimate.fit_weights)
-        allowed = ((1.0 + self.rise) ** 2 - 1.0) * (first @ np.square(estimate.fit_weights))
+        allowed = ((1.0 + self.rise) ** 2 - 1.0) * (in_band @ np.square(estimate.fit_weights))
         return np.asarray(rise > allowed + ROUNDING * energy)
 
     def _leaves_range(self, estimate: Estimate, path: BackwardElimination) -> NDArray[np.bool_]:
@@ -261,13 +251,10 @@ def essential_standard(kept: Sequence[int], space: ParameterSpace) -> tuple[int,
 
 
 def back_projection(values: Array, space: ParameterSpace) -> Array:
-    """Return the shortest standard parameters x with base parameters β, `x = B β`, shape (n,).
+    """Return the shortest standard parameters x, (n,), of base parameters β, (b,), `x = B β`.
 
     B is the pseudo-inverse of the map from x to β; in coordinates in which its rows are orthonormal
     it is the transpose. Lengths are in the parameters' units, as they come.
-
-    Args:
-        values: β, shape (b,).
     """
     return np.asarray(np.linalg.pinv(space.matrix) @ values)
 

@@ -44,13 +44,10 @@ class Noise:
         return self.rows / self.autocorrelation_time
 
     def factors(self, information: Information) -> list[Array]:
-        """Return for each channel S with `SᵀS = Yᵀ Γ Y`, the covariance of its `Yᵀε`.
+        """Return for each channel S, (any, b), with `SᵀS = Yᵀ Γ Y`, the covariance of its `Yᵀε`.
 
         Args:
             information: Information about β, used where residuals are treated as white.
-
-        Returns:
-            One S a channel, over all columns, shape (any, b).
         """
         if self.coloured is not None:
             return list(self.coloured)
@@ -81,7 +78,7 @@ class Noise:
         weights: Sequence[float] | Array,
         maps: Sequence[Array] | None = None,
     ) -> Array:
-        """Return S with `SᵀS` the covariance of the weighted score `Σ w² Tᵀ Yᵀ ε`.
+        """Return S, (any, n), with `SᵀS` the covariance of the weighted score `Σ w² Tᵀ Yᵀ ε`.
 
         The sum is over the channels. Use it as the middle factor of a sandwich covariance
         [Huber1967; White1980].
@@ -91,9 +88,6 @@ class Noise:
             weights: w of each channel, shape (channels,) [1 / channel's unit].
             maps: T of each channel, whose regressor of the unknowns is Y T, shape (b, n); the
                 identity if not given.
-
-        Returns:
-            S, shape (any, n).
         """
         factors = self.factors(information)
         size = factors[0].shape[1] if maps is None else maps[0].shape[1]

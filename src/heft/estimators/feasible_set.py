@@ -103,11 +103,7 @@ class LinearConstraints:
         )
 
     def hold(self, unknown: Array) -> bool:
-        """Return whether a point satisfies all constraints.
-
-        Args:
-            unknown: Shape (n,).
-        """
+        """Return whether a point, shape (n,), satisfies all constraints."""
         slack = self.rows @ unknown - self.least
         return bool((slack >= 0.0).all() and not slack[self.equal].any())
 
@@ -451,11 +447,7 @@ class MirrorImages:
 
 
 def mirror_signs(axis: int) -> Array:
-    """Return the signs that ten inertial parameters take in a mirror, shape (10,).
-
-    Args:
-        axis: Axis that the mirror reverses: 0, 1 or 2 for x, y, z.
-    """
+    """Return the signs, (10,), of ten inertial parameters in a mirror across an axis, 0 to 2."""
     turned = [float(k == axis) for k in range(3)]
     products = [turned[i] + turned[j] for i, j in inertia.INERTIA_INDEX]
     return np.array([(-1.0) ** n for n in (0.0, *turned, *products)])

@@ -35,15 +35,7 @@ class TypeLaw:
 
     @staticmethod
     def of(values: Sequence[Array], covariances: Sequence[Array]) -> TypeLaw | None:
-        """Return the law of robots.
-
-        Args:
-            values: Estimates, n of shape (q,).
-            covariances: Theirs, n of shape (q, q).
-
-        Returns:
-            The law; None of fewer than `FEWEST` robots.
-        """
+        """Return the law of n robots, of q values and covariances each; None of below `FEWEST`."""
         if len(values) < FEWEST:
             return None
         every = -(-len(values) // TypeLaw.most)

@@ -65,11 +65,7 @@ class VarianceComponents:
         return problem
 
     def of(self, problem: MixedProblem, values: Array) -> Array:
-        """Return σ of each channel, shape (channels,) [channel's unit].
-
-        Args:
-            values: β of a fit, shape (b,).
-        """
+        """Return σ of each channel, (channels,) [channel's unit], at β of a fit, shape (b,)."""
         from scipy.optimize import nnls
 
         before = np.array([problem.known_noise[c] for c in problem.channels])
@@ -98,15 +94,12 @@ class VarianceComponents:
 
 
 def _of_directions(seen: Directions, z: Array, score: Array) -> tuple[Array, Array]:
-    """Return solution and covariance where columns may depend on others.
+    """Return the solution, NaN where not unique, and its covariance, where columns may depend.
 
     Args:
         seen: Singular values of the weighted information.
         z: Its right-hand side, shape (b,).
         score: S with SᵀS the covariance of the weighted score, shape (any, b).
-
-    Returns:
-        The solution, NaN where not unique, and its covariance.
     """
     values = seen.shortest(z)
     # A parameter with a component in an unidentified direction is not identifiable.
@@ -125,7 +118,7 @@ def _of_directions(seen: Directions, z: Array, score: Array) -> tuple[Array, Arr
 def _sandwich(
     factors: Sequence[Array], common: Array, inverses: Sequence[BorderedInverse], size: int
 ) -> Array:
-    """Return the covariance of β by the channels' scores, zero for columns without an inverse.
+    """Return the covariance of β, (b, b), by channels' scores; zero for columns without inverse.
 
     With G the inverse of the weighted triangle, it is `G M Gᵀ`, `M = Gᵀ (Σ_c SᵀS) G` the covariance
     of the scores in coordinates in which their information is the identity [Huber1967; White1980].
@@ -135,9 +128,6 @@ def _sandwich(
         factors: For each channel S with `SᵀS` the covariance of its weighted score, shape (any, b).
         common: S of the errors that all channels share, shape (any, b).
         inverses: Inverse of each component of the weighted information.
-
-    Returns:
-        Shape (b, b).
     """
     part_of, set_of = np.full(size, -1), np.full(size, -1)
     for k, inverse in enumerate(inverses):

@@ -42,13 +42,10 @@ CONVERGED = 1e-2  # of a standard deviation of the estimate, in the mean over pa
 
 
 def decorrelation(covariance: Array) -> Array:
-    """Return M with `M Σ Mᵀ = diag(Σ)`, the symmetric one, shape (c, c) [Kessy2018].
+    """Return the symmetric M, (c, c), with `M Σ Mᵀ = diag(Σ)`, Σ between channels [Kessy2018].
 
     A channel without noise is left as it is. Where channels depend on one another, as those of
     coupled motors do, their difference counts as `LEAST_INDEPENDENT` of their variance.
-
-    Args:
-        covariance: Σ between channels, shape (c, c).
     """
     variance = np.diag(covariance)
     seen = variance > 0.0
@@ -84,7 +81,7 @@ def residual_covariance(pieces: Iterator[Residuals], channels: int) -> Array:
 def unrepeated_covariance(
     pieces: Iterator[Residuals], channels: int, period: float
 ) -> Array | None:
-    """Return the covariance of what one period of a motion does not repeat, shape (c, c).
+    """Return the covariance, (c, c), of what one period does not repeat; None of less than two.
 
     Half of the mean of d dᵀ, d the difference of residuals a period apart: noise differs, and what
     the model cannot describe comes again.
@@ -92,9 +89,6 @@ def unrepeated_covariance(
     Args:
         pieces: Contiguous residuals of one recording, in order.
         period: Of the motion [rows].
-
-    Returns:
-        The covariance; None if the recording has less than a period beyond the first.
     """
     lag, rows, pairs = round(period), 0, 0
     earlier, places = np.zeros((0, channels)), np.zeros(0, dtype=np.int64)

@@ -55,16 +55,13 @@ def autocovariance(residuals: Iterable[Array], longest: int = 4096) -> Array:
 
 
 def autocorrelation_time(covariance: Array) -> Array:
-    """Return the integrated autocorrelation time `τ = 1 + 2 Σ ρ_k` of each channel, at least 1.
+    """Return each channel's autocorrelation time `τ = 1 + 2 Σ ρ_k`, at least 1, (channels,) [rows].
 
     Sums of neighbouring pairs of lags are added while they are positive and decrease: the initial
     monotone sequence of [Geyer1992, sect. 3.3].
 
     Args:
         covariance: As `autocovariance` returns it, shape (lags, channels).
-
-    Returns:
-        τ, shape (channels,) [rows].
     """
     times = np.ones(covariance.shape[1])
     for c in range(covariance.shape[1]):
@@ -98,14 +95,11 @@ class Thinned:
 def thinned(
     pieces: Iterable[Residuals], every: int, period: float | None = None
 ) -> tuple[Array, Thinned]:
-    """Return the residuals' autocovariance by lag and the decimated rows, in one pass.
+    """Return residuals' autocovariance by lag, as `autocovariance` does, and the decimated rows.
 
     Args:
         every: Rows in a block of the decimation.
         period: Period of the motion [rows]; None if it is not periodic.
-
-    Returns:
-        The autocovariance as `autocovariance` returns it, and the decimated rows.
     """
     kept: list[tuple[tuple[ChannelRows, ...], Array]] = []
     places: list[Array] = []
@@ -160,10 +154,7 @@ def phases(places: Array, every: int, period: float) -> NDArray[np.intp] | None:
 
 
 def autoregression(series: Array, order: int) -> tuple[Array, float]:
-    """Return the autoregressive model of a series, by the Yule-Walker equations.
-
-    Args:
-        series: Of mean zero, shape (n,).
+    """Return the autoregressive model of a series of mean zero, (n,), by Yule-Walker equations.
 
     Returns:
         The coefficients, shape (order,), and the standard deviation of the innovation, in the
@@ -180,7 +171,7 @@ def autoregression(series: Array, order: int) -> tuple[Array, float]:
 
 
 def local_scale(series: Array, phase: NDArray[np.intp] | None = None) -> Array:
-    """Return the local over the overall root mean square of a series.
+    """Return a series' local over overall root mean square, shape (n,); ones of a series of zeros.
 
     It makes a covariance heteroscedastic: model errors are largest near velocity reversals,
     where the friction columns carry most information. For stationary noise the ratio is one
@@ -191,9 +182,6 @@ def local_scale(series: Array, phase: NDArray[np.intp] | None = None) -> Array:
     Args:
         series: Shape (n,).
         phase: Position of each member within its period, shape (n,); None if not periodic.
-
-    Returns:
-        The ratio, shape (n,); ones for a series of zeros.
     """
     mean = float(np.mean(series**2))
     if not mean > 0.0:

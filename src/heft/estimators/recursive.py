@@ -76,12 +76,7 @@ class CovarianceRecursion:
         return Covariance(np.zeros(count), std**2 * np.eye(count))
 
     def step(self, state: Covariance, regressor: Array, effort: Array) -> Covariance:
-        """Return the state after m further rows.
-
-        Args:
-            regressor: Φ, whitened, shape (m, n).
-            effort: h, whitened, shape (m,).
-        """
+        """Return the state after m further whitened rows: Φ, shape (m, n), and h, shape (m,)."""
         P = state.P / self.forgetting
         gained = P @ regressor.T
         gain = gained @ np.linalg.inv(np.eye(len(effort)) + regressor @ gained)
@@ -180,11 +175,7 @@ class Filter:
                 )
 
     def start(self, values: Sequence[float] | Array | None = None) -> State:
-        """Return the initial state: the information of the floor about a prior mean.
-
-        Args:
-            values: Prior mean, shape (n,); zero if not given.
-        """
+        """Return the initial state: the floor's information about a prior mean, (n,), else zero."""
         count = len(self.floor)
         factor = np.zeros((count + 1, count + 1))
         factor[np.arange(count), np.arange(count)] = self.floor
@@ -280,16 +271,13 @@ class Filter:
 
 
 def walked(factor: Array, deviation: Array) -> Array:
-    """Return the information triangle after one step of a random walk of the parameters.
+    """Return the triangle `[R z; 0 ρ]` of x′ after a step of a random walk, (n + 1, n + 1).
 
     `x′ = x + w`: rows `(x′ − x)/σ = 0` are added, and x is eliminated [Bierman1977, ch. VI].
 
     Args:
         factor: `[R z; 0 ρ]`, shape (n + 1, n + 1).
         deviation: σ of w, shape (n,), in the parameters' units; zero for constant parameters.
-
-    Returns:
-        `[R z; 0 ρ]` of x′, shape (n + 1, n + 1).
     """
     moving = np.flatnonzero(deviation > 0.0)
     count, many = len(factor) - 1, len(moving)

@@ -44,15 +44,12 @@ def _residuals(problem: Problem, values: Array) -> Iterator[Array]:
 
 
 def huber_weights(residuals: Array, sigma: Array, threshold: float = HUBER) -> Array:
-    """Return `min(1, k σ/|r|)`, the weights that make least squares minimise Huber's loss.
+    """Return `min(1, k σ/|r|)`, which make least squares minimise Huber's loss, (rows, channels).
 
     Args:
         residuals: r, shape (rows, channels) [N·m or N].
         sigma: Standard deviation σ of inliers, shape (channels,) [N·m or N].
         threshold: k [standard deviations]; [Huber1964, eq. 3.4].
-
-    Returns:
-        Weights in (0, 1], shape (rows, channels).
     """
     size = np.abs(residuals)
     limit = threshold * np.asarray(sigma)
@@ -62,7 +59,7 @@ def huber_weights(residuals: Array, sigma: Array, threshold: float = HUBER) -> A
 def hampel_gate(
     residuals: Array, sigma: Array, window: int, threshold: float = 3.0, widen: int = 0
 ) -> NDArray[np.bool_]:
-    """Return the inliers of a Hampel filter: rows near the running median of their residual.
+    """Return which residuals lie near their running median, by Hampel's filter, (rows, channels).
 
     A push rises and fades, so rows between outliers are rejected too: those with more than a
     fifth of outliers among `widen` rows on each side. A single spike rejects no neighbours.
@@ -74,9 +71,6 @@ def hampel_gate(
         window: Length of the running median [rows].
         threshold: Rejection threshold [standard deviations].
         widen: Rows on each side in which outliers are counted [rows].
-
-    Returns:
-        True for rows to keep, shape (rows, channels).
     """
     out = hampel(residuals, window, threshold, sigma)
     seen = np.concatenate([np.zeros((1, out.shape[1]), dtype=int), np.cumsum(out, axis=0)])
@@ -143,11 +137,7 @@ class MedianSketch:
         self.counts = np.zeros((channels, self.PER_OCTAVE * self.OCTAVES), dtype=np.int64)
 
     def add(self, sizes: Array) -> None:
-        """Add absolute values to the histograms.
-
-        Args:
-            sizes: Numbers ≥ 0, shape (rows, channels).
-        """
+        """Add absolute values of numbers ≥ 0, shape (rows, channels), to the histograms."""
         last = self.counts.shape[1] - 1
         with np.errstate(divide="ignore"):
             place = self.PER_OCTAVE * (np.log2(sizes) + self.OCTAVES / 2)
@@ -163,15 +153,9 @@ class MedianSketch:
 
 
 def scale_of(residuals: Iterable[Array], channels: int) -> Array:
-    """Return the robust standard deviation of each channel's residuals.
+    """Return the robust deviation, (channels,), of residuals' pieces, (rows, channels) [N·m or N].
 
     It is 1.4826 times their median absolute value.
-
-    Args:
-        residuals: Pieces of shape (rows, channels) [N·m or N].
-
-    Returns:
-        Shape (channels,) [N·m or N].
     """
     sketch = MedianSketch(channels)
     for piece in residuals:
@@ -373,12 +357,7 @@ class Hampel:
         check_fields(self, checks)
 
     def gate(self, residuals: Array, sigma: Array) -> NDArray[np.bool_]:
-        """Return the rows to keep, shape (rows, channels); see `hampel_gate`.
-
-        Args:
-            residuals: τ − Y β, shape (rows, channels) [N·m or N].
-            sigma: Standard deviation of each channel, shape (channels,) [N·m or N].
-        """
+        """Return which of residuals, (rows, channels), to keep by their σ; see `hampel_gate`."""
         return hampel_gate(residuals, sigma, self.window, self.threshold, self.widen)
 
     def fit(self, problem: Problem) -> Estimate:

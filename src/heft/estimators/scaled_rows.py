@@ -230,13 +230,10 @@ class Limb:
 
 
 def limbs(triangle: Triangle, space: ParameterSpace) -> tuple[Limb, ...]:
-    """Return the connected components of information and parameters; one if all is connected.
+    """Return the connected components of whitened information and parameters; one if connected.
 
     A misfit is the sum of the limbs' misfits, and consistency is of each body by itself, so that
     what bounds or minimises it is found limb by limb.
-
-    Args:
-        triangle: Information about β in independent rows of unit variance.
     """
     count = len(triangle.columns)
     per_row = [np.flatnonzero(row) for row in triangle.R]

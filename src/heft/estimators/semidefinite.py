@@ -190,11 +190,7 @@ def nearest_robot(
 
 
 def margin_of(values: Array, space: ParameterSpace) -> float:
-    """Return the margin of standard parameters, 1 at most; see `NearestRobot`.
-
-    Args:
-        values: x, shape (n,).
-    """
+    """Return the margin of standard parameters, shape (n,), 1 at most; see `NearestRobot`."""
     scaled = np.asarray(np.linalg.solve(scaled_metric(space), values), dtype=float)
     links = unstack(np.array([scaled[k : k + 10] for k in space.groups]).reshape(-1, 10))
     return float(min(np.linalg.eigvalsh(links)[:, 0].min(initial=MOST), MOST))
@@ -231,13 +227,10 @@ class LogDetProblem:
     constraints: LinearConstraints  # linear ones, on w, rows of length one
 
     def solve(self, start: Array) -> tuple[Array, int, NDArray[np.bool_]]:
-        """Return the minimum w, the number of Newton steps, and which linear constraints bind.
+        """Return the minimum w, (n,), the Newton steps, and which linear constraints bind, (k,).
 
         Args:
             start: w strictly inside everything but the equations, which it fulfils, shape (n,).
-
-        Returns:
-            w, shape (n,), the steps, and for each constraint whether it binds, shape (k,).
 
         Raises:
             SolverFailure: If the steps do not converge.

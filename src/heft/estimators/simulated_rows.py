@@ -56,11 +56,7 @@ class Simulation(Protocol):
     """
 
     def starts(self, problem: Any, values: Array, /) -> Sequence[Array]:
-        """Return parameters β to begin with, the best first, of shape (b,) each.
-
-        Args:
-            values: β by least squares, shape (b,).
-        """
+        """Return β to begin with, the best first, (b,) each, from β by least squares, (b,)."""
         ...
 
     def simulated(self, problem: Any, values: Array, /) -> Problem:
@@ -243,12 +239,7 @@ def _first(
 
 
 def about(errors: SimulatedPiece, values: Array) -> SimulatedPiece:
-    """Return the errors of a simulation as rows of the parameters themselves.
-
-    Args:
-        errors: ∂y/∂β, and measured less simulated y.
-        values: Parameters β of the simulation, shape (b,).
-    """
+    """Return rows of the parameters from a simulation's ∂y/∂β, errors of y and β, shape (b,)."""
     return replace(errors, effort=errors.effort + errors.regressor @ values)
 
 

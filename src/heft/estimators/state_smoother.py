@@ -221,19 +221,11 @@ class Innovations:
         return int(np.sum(np.isfinite(self.log.variance)))
 
     def at(self, parameters: Array) -> Array:
-        """Return the whitened innovations at parameters θ, shape (N, m); white if the model holds.
-
-        Args:
-            parameters: θ, shape (p,).
-        """
+        """Return the whitened innovations, (N, m), at θ, shape (p,); white if the model holds."""
         return np.asarray(self.rows[:, :, -1] - self.rows[:, :, :-1] @ parameters)
 
     def smoothed(self, parameters: Array) -> Array:
-        """Return the errors of the states given all measurements and θ, shape (N, s).
-
-        Args:
-            parameters: θ, shape (p,).
-        """
+        """Return the errors of the states, (N, s), given all measurements and θ, shape (p,)."""
         out = np.empty(self.before.shape[:2])
         before = self.before[:, :, :-1] @ parameters + self.before[:, :, -1]
         white, predicted = plain(self.at(parameters), before)
@@ -455,11 +447,7 @@ class FilterError:
         return np.asarray(self.columns[:, :-1] @ self.parameters + self.columns[:, -1])
 
     def moved(self, parameters: Array) -> FilterError:
-        """Return the error about a point moved by `states` and by a shift of the parameters.
-
-        Args:
-            parameters: Shift of the parameters, shape (p,).
-        """
+        """Return the error about a point moved by `states` and by a shift of θ, shape (p,)."""
         factor, columns = self.factor.copy(), self.columns.copy()
         difference = self.parameters - parameters
         factor[:-1, -1] = factor[:-1, :-1] @ difference
@@ -491,12 +479,7 @@ class StateFilter:
         check_fields(self, checks)
 
     def start(self, spread: Array, prior: Array) -> FilterError:
-        """Return the initial error, before the first measurement.
-
-        Args:
-            spread: Covariance of the states' error, shape (s, s).
-            prior: Covariance of the parameters' error, shape (p, p).
-        """
+        """Return the initial error: covariances of states, (s, s), and of parameters, (p, p)."""
         p = len(prior)
         factor = np.zeros((p + 1, p + 1))
         inverse = np.linalg.inv(np.linalg.cholesky(prior))

@@ -60,16 +60,13 @@ class Reversal:
 def since_reversal(
     position: Array, velocity: Array, before: Reversal | None = None
 ) -> tuple[Array, Reversal]:
-    """Return the distance that each drive has gone since its last reversal.
+    """Return how far each drive is from its last reversal, (N, drives) [rad or m], and the state.
 
     Args:
         position: Shape (N, drives) [rad or m].
         velocity: Shape (N, drives) [rad/s or m/s].
         before: State at the end of the stretch before; without it distances count from the first
             row.
-
-    Returns:
-        Shape (N, drives) [rad or m], and the state at the end.
     """
     out = np.empty(position.shape)
     ends = np.zeros((2, position.shape[1]))
@@ -251,7 +248,7 @@ class MisfitMoments:
 def misfit_scatter(
     sides: Sequence[tuple[MisfitMoments, Sequence[Array]]], least_rows: float
 ) -> Array:
-    """Return the covariance that misfit, the same on all sides, gives to a sum of mapped moments.
+    """Return the covariance, (n, n), that misfit alike on all sides gives to mapped moments' sum.
 
     A drive's misfit has one variance in all cells: the mean over those that were seen of their
     squared mean residuals. A fit leaves less than there is, by what its columns can take.
@@ -259,9 +256,6 @@ def misfit_scatter(
     Args:
         sides: Moments, and for each channel the map of moments, shape (b, n).
         least_rows: Number of rows from which a cell was seen.
-
-    Returns:
-        Shape (n, n).
     """
     numbers = np.unique(np.concatenate([k for moments, _ in sides for k in moments.cells]))
     size = sides[0][1][0].shape[1]

@@ -501,12 +501,7 @@ def _wide(data: Mapping[str, Array], name: str, place: str, size: int) -> Array:
 
 
 def _without(rows: Array, away: Array, count: int) -> Array:
-    """Return rows projected onto the complement of the unknowns' columns, shape (m, n).
-
-    Args:
-        rows: Right-hand side last, shape (m, n).
-        away: Columns of the unknowns, shape (m, any).
-    """
+    """Return rows, (m, n), right-hand side last, projected off unknowns' columns, (m, any)."""
     away = away[:, np.any(away != 0.0, axis=0)]
     if not away.size:
         return rows

@@ -70,12 +70,9 @@ class ExperimentFit(Generic[P]):
     def widened(
         self, solver: PhysicallyConsistent, jackknife: Jackknife, fitted: ConsistentFit
     ) -> tuple[ConsistentFit, Array]:
-        """Return the consistent fit with its covariance widened by the jackknife, and `deviations`.
+        """Return the fit widened by the jackknife, and the deviations D of x, shape (any, n).
 
         Use it in place of the fit wherever intervals are stated.
-
-        Returns:
-            The fit, its covariance widened, and the deviations D of x, shape (any, n).
         """
         deviations = self.deviations(solver, jackknife, fitted)
         functions = _functions(self.problem.plant, fitted.consistent.parameters.labels)
@@ -129,9 +126,6 @@ def fit_experiment(
         given: Earlier experiments on the same columns, to be added; None for none. Noise of
             information alone is taken for like this experiment's.
         only: What of the logs is fitted, at the cutoff and delay of all; all if None.
-
-    Returns:
-        The fit of the experiment.
 
     Raises:
         InvalidSetting: If the selection is of other logs, or earlier information is given to an

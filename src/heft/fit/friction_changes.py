@@ -47,10 +47,7 @@ class Change(NamedTuple):
 def friction_columns(
     problem: Problem[RobotPlant], beta: Array
 ) -> tuple[tuple[Change, ...], Array, Array]:
-    """Return what may change of the friction between two runs, coarsely and term by term.
-
-    Args:
-        beta: Base parameters β, shape (b,), whose friction is the unit of changes.
+    """Return what may change of the friction of β, (b,), between runs, coarsely and term by term.
 
     Returns:
         What the coarse columns are of. These, shape (b, c): of each joint its viscous

@@ -134,7 +134,8 @@ def with_unsure_gains(
     if not spread:
         return problem, None
     progress("finding gains of drives beside contacts")
-    unsure = _about(problem, dict.fromkeys(spread, 1.0), _first_point(problem, settings))
+    first = settings.least_squares.solve(problem.information(), (), problem.known_noise)
+    unsure = _about(problem, dict.fromkeys(spread, 1.0), problem.base.spread(first.fitted))
     unsure = _settled(unsure, spread, settings)
     unsure = settings.variance_components.settled(unsure)
     memory = _memory(unsure, spread, settings)
@@ -235,13 +236,6 @@ def _about(problem: Problem[P], factors: Mapping[str, float], point: Array) -> P
     noise = problem.noise or (1.0,) * len(problem.channels)
     gains = UnsureGains(factors, point, noise)
     return problem.with_settings(plant=UnsureGainsPlant.of(plant, gains))
-
-
-def _first_point(problem: Problem[Any], settings: Settings) -> Array:
-    """Return standard parameters of a fit with gains as stated, shape (p,)."""
-    deviations = problem.known_noise
-    first = settings.least_squares.solve(problem.information(), (), deviations)
-    return problem.base.spread(first.fitted)
 
 
 def _solved(problem: Problem[Any], stated: Earlier, settings: Settings) -> Estimate:

@@ -171,9 +171,6 @@ def identify_plant(
         validate: Held-out logs, used for scores only.
         given: Information of earlier experiments on the same base parameters, to be added.
 
-    Returns:
-        The result, with parameters, scores and checks.
-
     Raises:
         InputError: If a log or setting is invalid, or no log is given.
         FitError: If the fit explains too little of the measurements (`Limits.unexplained`), or a
@@ -285,7 +282,9 @@ class Judged(PlantIdentification[RobotPlant]):
             robot, links, _simple_friction(robot, simple), _armatures(robot, friction)
         )
         progress("scoring")
-        bodies, traces = _written_bodies(robot, files), list[Trace]()
+        model, written = next(iter(files.items()))
+        bodies = Robot.from_text(written, robot.options, model).written_bodies()
+        traces: list[Trace] = []
         biases = {n: friction["full"][n] for n in robot.bias_names}  # of sensors, not of drives
         models = {name: Model(bodies, biases | drives) for name, drives in friction.items()}
         before = {**models, **_baselines(problem, calibrated)}
@@ -411,9 +410,6 @@ def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Prob
 
     Args:
         gains: By joint, the stated gain over the identified gain [1].
-
-    Returns:
-        The problem with the identified gains.
     """
     problem, robot = plain_problem(problem), problem.plant.robot
     changed = {
@@ -459,12 +455,6 @@ def drive_terms(
     kept = {*robot.drives.names_where(lambda t: t.inertial), *robot.own_names}
     rotors = {k: v for k, v in drives.items() if k in kept}
     return {"full": drives, "simple": {**rotors, **simple.values}}
-
-
-def _written_bodies(robot: Robot, files: Mapping[str, bytes]) -> Array:
-    """Return the bodies' inertial parameters as rounded in the model file, shape (10 bodies,)."""
-    model = next(iter(files))
-    return Robot.from_text(files[model], robot.options, model).written_bodies()
 
 
 def _simple_friction(robot: Robot, simple: SimpleFriction) -> dict[str, tuple[float, float]]:

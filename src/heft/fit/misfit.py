@@ -95,13 +95,10 @@ class Misfit:
     noise: float = 0.0  # n, standard deviation of the sensor's white noise in the band [N·m or N]
 
     def alike(self, other: Misfit) -> float:
-        """Return the share of sliding at like speeds in two sets of logs, `∫ min(p, p′)`.
+        """Return the share of sliding at like speeds, `∫ min(p, p′)`; 0 where either never slides.
 
         Here p is the density of the time of sliding over direction and the logarithm of speed,
         averaged over speeds near.
-
-        Returns:
-            From 0 to 1; 0 where either never slides.
         """
         reach = round(self.settings.near / BIN)
         first, second = (_around(m.seconds, reach) for m in (self, other))

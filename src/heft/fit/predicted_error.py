@@ -86,11 +86,7 @@ def predicted_error(
     models: Models,
     motion: OtherMotion = OtherMotion(),
 ) -> PredictedError:
-    """Return the predicted error of a robot's torque on slow motion through the logs' poses.
-
-    Args:
-        models: What predicts with full and with simple friction.
-    """
+    """Return the predicted error of models' torque on slow motion through the logs' poses."""
     robot, space = problem.plant.robot, problem.space
     if robot.tree.free_base or robot.options.sensor:
         return predicted_error_alike(problem.information(), consistent, space, fit)

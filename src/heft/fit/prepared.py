@@ -258,16 +258,13 @@ def about_first_fit(
 def sharpened_and_delayed(
     problem: Problem[P], settings: Settings, progress: Progress
 ) -> tuple[Problem[P], DelayFound]:
-    """Return the problem at the cutoff frequency and torque delay that the residuals support.
+    """Return the problem at the cutoff and delay that residuals support, and the delay's search.
 
     What the settings state is left as it is; only what they leave open is searched for.
     Noisy and oversmoothed motion both hide a delay, so that the cutoff is searched for first; once
     more if a delay was taken, which had spoilt the residuals at all cutoffs. Friction that grows
     with the load of a gear looks like a delay, another one in each joint, where no column has it:
     so the delay is sought with that friction, loaded as a first fit without a delay says.
-
-    Returns:
-        The problem at the chosen cutoff and delay, and the result of the delay search [s].
     """
     asked = settings.smoothing
     bandwidth, delay = settings.bandwidth_search, settings.delay_search
@@ -301,13 +298,10 @@ def with_enough_rows(problem: Problem[P]) -> Problem[P]:
 
 
 def averaged(problem: Problem[P]) -> Problem[P]:
-    """Return a problem whose logs are the mean over the periods of their motion.
+    """Return a problem of which each log is the mean over the periods of its motion.
 
     Use it for periodic excitation. Each mean period is repeated three times and only the middle one
     is fitted, so that the smoothing has no edge effects.
-
-    Returns:
-        The problem with one averaged recording for each log.
 
     Raises:
         InvalidSetting: If a motion is not periodic.
@@ -371,13 +365,10 @@ def only_selected(
 def without_outliers(
     problem: Problem[P], method: str, progress: Progress
 ) -> tuple[Problem[P], dict[str, int]]:
-    """Return the problem without the rows that a robust fit classifies as outliers.
+    """Return the problem without the outliers of a robust fit, and their number by log.
 
     Args:
         method: Name of a robust estimator, or `none` to keep all rows.
-
-    Returns:
-        The problem with those rows deselected, and the number of rows removed by log.
     """
     if method == "none":
         return problem, {}

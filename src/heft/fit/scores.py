@@ -233,16 +233,13 @@ def _emptied(parts: list[Stretch]) -> Stretch:
 
 
 def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
-    """Return signals through the zero-phase low-pass of the scores, at their own times.
+    """Return signals low-passed as the scores are, zero-phase, at their own times, (N, channels).
 
     Args:
         time: Times, shape (N,) [s].
         values: Signals, shape (N, channels).
         step: Step of the uniform grid on which the filter runs [s].
         corner: Cutoff frequency [Hz].
-
-    Returns:
-        Filtered signals, shape (N, channels), units as given.
     """
     grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
     even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
@@ -262,12 +259,7 @@ def scores(
 
     Args:
         models: What predicts, by name, the most accurate first.
-        corner: Cutoff frequency of the low-pass [Hz].
-        traces: List to which curves of the first model are appended; None for none.
         doubt: Of the first model, for its curves.
-
-    Returns:
-        The errors of all recordings.
     """
     robot = problem.plant.robot
     places = {robot.channels[c]: (k, int(c)) for k, c in enumerate(robot.measured)}
@@ -335,11 +327,6 @@ def plant_scores(
 
     Args:
         values: Standard parameters π, shape (p,).
-        corner: Cutoff frequency of the low-pass [Hz].
-        traces: List to which curves are appended; None for none.
-
-    Returns:
-        The errors of all recordings.
     """
 
     def part(s: Samples[Any], guess: Array) -> Stretch:
@@ -376,9 +363,6 @@ def scored(
         corner: Cutoff frequency of the low-pass [Hz].
         traces: List to which curves of the first model are appended; None for none.
         own: For each joint with friction of its own: name, measured channel, channel.
-
-    Returns:
-        The errors of all recordings.
     """
     sensed = [k for k, c in enumerate(problem.plant.channels) if c.sensed]
     channels = tuple(problem.channels[k] for k in sensed)

@@ -35,10 +35,7 @@ from heft.plants import (
 def rigid_torques(
     problem: Problem[RobotPlant], bodies: Array
 ) -> Iterator[tuple[Samples[RobotMotion], Array]]:
-    """Yield samples with the rigid-body torque, without friction and rotor inertia.
-
-    Args:
-        bodies: Ten inertial parameters of each body, shape (10 bodies,).
+    """Yield samples with the torque of rigid bodies, (10 bodies,), without friction and rotors.
 
     Yields:
         Samples of N rows, and torque, shape (channels, N) [N·m or N].

@@ -423,10 +423,7 @@ class Options:
 
     @staticmethod
     def from_toml(path: Path) -> Options:
-        """Read the options from a TOML file, that of `--with`.
-
-        Returns:
-            The options; what is not stated has its default.
+        """Read the options of `--with` from a TOML file; what is not stated has its default.
 
         Raises:
             InvalidSetting: If it is malformed, or holds unknown keys.
@@ -475,12 +472,9 @@ OPTIONS = section(Options)
 
 
 def joint_lines(joints: Iterable[str], line: str) -> str:
-    """Return TOML of `--with` that says the same of each joint, such as `fixed = true`.
+    """Return TOML of `--with` that says a line, such as `fixed = true`, of each joint.
 
     Use it for the cure of an error.
-
-    Args:
-        line: What follows each table's head.
     """
     return "\n".join(f"[joint.{_key(j)}]\n{line}" for j in joints)
 

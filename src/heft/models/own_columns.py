@@ -189,10 +189,7 @@ class OwnColumns:
         return slopes[0], slopes[1]
 
     def parameters(self, values: Mapping[str, float], place: str) -> Array:
-        """Return parameters that a user states, in the order of the columns, shape (columns,).
-
-        Args:
-            place: Where they are stated, such as `[simulation.own_columns]`.
+        """Return parameters that a user states in a place, in the columns' order, shape (columns,).
 
         Raises:
             InvalidSetting: If one is missing, unknown, or has a sign that it cannot have.

@@ -261,12 +261,7 @@ def _decimals(number: float) -> int:
 
 
 def volume(kind: str, size: tuple[float, ...]) -> float:
-    """Return the volume of a solid [m³].
-
-    Args:
-        kind: One of `SIZES`.
-        size: As MJCF has it: radii and half lengths [m].
-    """
+    """Return the volume of a solid [m³], one of `SIZES`, with radii and half lengths [m]."""
     if kind == "sphere":
         return 4.0 / 3.0 * math.pi * size[0] ** 3
     if kind == "capsule":

@@ -12,7 +12,7 @@ from heft.recordings import Recording
 from heft.signals import GAP_STEPS
 
 from .log_statistics import EXTREMES, FLAG, TURNS, Counts, Sizes, counts_of, sizes_of
-from .settings import ClockThresholds, SignalThresholds
+from .settings import DEFAULTS, ClockThresholds, DoctorSettings, SignalThresholds
 
 TIME_UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
@@ -45,20 +45,14 @@ NO_ROWS = Finding(
 
 
 def look(
-    recording: Recording,
-    clock: ClockThresholds | None = None,
-    signals: SignalThresholds | None = None,
+    recording: Recording, settings: DoctorSettings = DEFAULTS
 ) -> tuple[LogFacts, tuple[Finding, ...]]:
     """Return the facts of a log and the findings that need no robot model.
-
-    Args:
-        clock: Thresholds for clock and rows; the defaults if None.
-        signals: Thresholds for signals; the defaults if None.
 
     Raises:
         InvalidRecording: If it cannot be read.
     """
-    clock, signals = clock or ClockThresholds(), signals or SignalThresholds()
+    clock, signals = settings.clock, settings.signals
     names = recording.signals
     sizes = sizes_of(recording, names)
     if not sizes.rows:

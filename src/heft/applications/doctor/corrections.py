@@ -186,11 +186,6 @@ class CorrectionStep(ABC):
         """Return whether it exceeds what good logs show anyway, applied after a correction."""
         return True
 
-    @property
-    def is_expandable(self) -> bool:
-        """Whether its parameter is refined by a first-order expansion of the residual."""
-        return False
-
     def unbound(self) -> Self | None:
         """Return the step with its joints' torque so small that the bodies do not constrain it.
 
@@ -396,11 +391,6 @@ class PositionOffset(ScalarStep):
         """Return whether the zero is off by enough."""
         return abs(self._shift) >= least.offset_rad
 
-    @property
-    def is_expandable(self) -> bool:
-        """Whether its parameter is refined by a first-order expansion of the residual."""
-        return True
-
     def followed_by(self, further: CorrectionStep) -> Self | None:
         """Return two offsets of the same joints as one."""
         if not isinstance(further, PositionOffset) or further.joints != self.joints:
@@ -436,11 +426,6 @@ class TorqueGain(CorrectionStep):
     def number(self) -> float:
         """Its factor, if it is of one joint."""
         return self.values[0] if len(self.values) == 1 else 0.0
-
-    @property
-    def is_expandable(self) -> bool:
-        """Whether its parameters are refined by a first-order expansion of the residual."""
-        return True
 
     def apply(self, to: Correction) -> Correction:
         """Return a correction followed by this step."""
@@ -505,11 +490,6 @@ class Gravity(CorrectionStep):
         cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
         return float(np.arccos(np.clip(cosine, -1.0, 1.0)))
 
-    @property
-    def is_expandable(self) -> bool:
-        """Whether it has a direction to refine; zero gravity has none."""
-        return any(self.vector)
-
     def share_of(self, other: CorrectionStep, base: Correction) -> float:
         """Return the component of its tilt along another tilt, over the size of that."""
         assert isinstance(other, Gravity)
@@ -518,8 +498,10 @@ class Gravity(CorrectionStep):
         return float(own @ tilt / (tilt @ tilt))
 
     def followed_by(self, further: CorrectionStep) -> Self | None:
-        """Return the further direction, which replaces this one."""
-        return replace(self, vector=further.vector) if isinstance(further, Gravity) else None
+        """Return the further direction, which replaces this one; zero gravity has none."""
+        if not isinstance(further, Gravity) or not any(self.vector):
+            return None
+        return replace(self, vector=further.vector)
 
     def describe(self, log: Context) -> Description:
         """Return its description for the user."""
@@ -565,12 +547,9 @@ class CompensatedFriction(CorrectionStep):
 def steps_between(
     start: Correction, correction: Correction, unit_of_torque: float = 1.0
 ) -> tuple[CorrectionStep, ...]:
-    """Decompose a correction, relative to another one, into elementary steps.
+    """Decompose a correction, less a unit of all torques, relative to another, into steps.
 
     Swaps come first, then units, signs, factors and offsets, then gains, gravity and friction.
-
-    Args:
-        unit_of_torque: Factor of all torques that is no step.
     """
     steps: list[CorrectionStep] = []
     q, tau = list(correction.q_source), list(correction.tau_source)

@@ -34,7 +34,7 @@ from .findings import Physics, effort_kind, mended_map, of_the_motion, readable,
 from .hypotheses import Explained, Pace, StepEvidence, TimingFound
 from .score_test import UNSAID
 from .search import at_best_bandwidth, explain
-from .settings import CorrectionSearch, DoctorSettings
+from .settings import DEFAULTS, CorrectionSearch, DoctorSettings
 from .wrenches import Wrenches, has_wrenches
 
 MARKS = {"spoils": "✗", "warns": "!", "tells": "·"}
@@ -58,7 +58,7 @@ class Diagnosis:
     correction: Correction | None = None  # all corrections combined, or None
     # their elementary steps, with evidence and indistinguishable alternatives
     steps: tuple[StepEvidence, ...] = ()
-    settings: DoctorSettings = DoctorSettings()  # thresholds used
+    settings: DoctorSettings = DEFAULTS  # thresholds used
     notes: tuple[str, ...] = ()  # on the model file and the logs
     recordings: tuple[Recording, ...] = field(default=(), compare=False, repr=False)  # the logs
     robot: Robot | None = field(default=None, compare=False, repr=False)  # whose logs they are
@@ -85,27 +85,25 @@ def diagnose(
     recordings: Sequence[Recording],
     robot: Robot | None = None,
     progress: Progress = silent,
-    settings: DoctorSettings | None = None,
+    settings: DoctorSettings = DEFAULTS,
     stop: threading.Event | None = None,
 ) -> Diagnosis:
     """Diagnose logs of one robot.
 
     Args:
         robot: Without it only clock, rows and signals are checked.
-        settings: Thresholds; the defaults if not given.
         stop: Event that ends the search early, with what was found so far.
 
     Raises:
         InvalidRecording: If a log cannot be read.
         MissingSignal: If the robot needs signals that a log does not hold.
     """
-    settings = settings or DoctorSettings()
     logs, findings, pieces = [], [], []
     notes = [] if robot is None else [*robot.notes]
     matching = None if robot is None else _Matching.of(robot, recordings)
     for recording in recordings:
         progress(f"looking at {recording.name}")
-        facts, of_log = look(recording, settings.clock, settings.signals)
+        facts, of_log = look(recording, settings)
         pieces += readable(recording, facts, of_log)
         logs.append((recording.name, facts))
         of_log = tuple(f for f in of_log if matching is None or matching.concerns(f))
@@ -337,7 +335,7 @@ def diagnose_files(
     options: AnyPath | None = None,
     columns: AnyPath | None = None,
     progress: Progress = silent,
-    settings: DoctorSettings | None = None,
+    settings: DoctorSettings = DEFAULTS,
     stop: threading.Event | None = None,
     own_columns: AnyPath | None = None,
 ) -> Diagnosis:

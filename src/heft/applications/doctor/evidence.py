@@ -38,7 +38,7 @@ from heft.recordings import Recording
 
 from .corrections import IN_TIME, Correction, Timing
 from .reweighted_fit import Channels
-from .settings import DEGREE, TURN, EvidenceSettings
+from .settings import DEFAULTS, DEGREE, TURN, EvidenceSettings
 from .stretches import Stretch, stretches_of
 
 # share of the heaviest body's mass, and radius of gyration [m], of one without mass
@@ -128,12 +128,7 @@ class Unknowns:
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
 
     def sliding(self, values: Array, speed: Array) -> Array:
-        """Return each drive's friction torque of steady sliding, shape (drives,).
-
-        Args:
-            values: The unknowns, shape (p,).
-            speed: Speed of each drive, shape (drives,) [rad/s or m/s].
-        """
+        """Return drives' friction at steady speeds [rad/s or m/s], (drives,), of unknowns, (p,)."""
         return np.array(
             [
                 sum(c * _steady(t, v) for c, t in zip(cs, d.terms, strict=True))
@@ -153,11 +148,7 @@ class Unknowns:
         return np.array(ratios).reshape(len(ratios), len(self.robot.joints))
 
     def by_drive(self, of_all: Array) -> Array:
-        """Return a view of what is of the drives' terms, shape (drives, terms).
-
-        Args:
-            of_all: Numbers of all unknowns, shape (p,).
-        """
+        """Return a view of all unknowns, shape (p,): the drives' terms, shape (drives, terms)."""
         return of_all[self.bodies : self.own.start].reshape(-1, self.terms)
 
     @cached_property
@@ -182,12 +173,7 @@ class Unknowns:
     def drive_columns(
         self, drive: int, scale: Array, stretches: Sequence[Stretch], moved: Sequence[int]
     ) -> Array:
-        """Return a drive's friction columns at the instants compared, shape (terms, n).
-
-        Args:
-            scale: Factors of the logged motion of the joints that it moves, shape (k,).
-            moved: Which joints these are in the log, k of them.
-        """
+        """Return a drive's friction columns, (terms, n), by joints moved and their k factors."""
         # The course of friction over speed is not known well enough to tell a scale.
         units = np.array([1.0, DEGREE])  # a motor's turns are nearer to the second
         ratios = np.abs(np.log(np.abs(scale)) - np.log(units[:, None]))
@@ -259,14 +245,15 @@ class Evidence:
 
     @staticmethod
     def of(
-        robot: Robot, recordings: Sequence[Recording], settings: EvidenceSettings | None = None
+        robot: Robot,
+        recordings: Sequence[Recording],
+        settings: EvidenceSettings = DEFAULTS.evidence,
     ) -> Evidence:
         """Select the data of logs, in bounded memory.
 
         Raises:
             HeftError: If the logs lack signals, or nothing moves in them.
         """
-        settings = settings or EvidenceSettings()
         stretches, corner = stretches_of(_without_drives(robot), recordings, settings)
         return Evidence(robot, stretches, corner, settings)
 
@@ -338,21 +325,13 @@ class Evidence:
         return np.concatenate(parts)
 
     def motion_of(self, drive: int, correction: Correction) -> tuple[tuple[int, ...], Array]:
-        """Return what a drive's friction columns depend on under a correction.
-
-        Returns:
-            Which joints of the log it moves, and the factors of their motion, shape (k,).
-        """
+        """Return the log's joints that a drive moves, and the factors of their motion, (k,)."""
         at = np.flatnonzero(self.robot.drives[drive].ratio)
         source = tuple(correction.q_source[k] for k in at)
         return source, np.array(correction.q_scale)[at]
 
     def regressor(self, correction: Correction, drives: Array) -> Regressor:
-        """Return the regressor of a correction's motion.
-
-        Args:
-            drives: Friction columns of that motion, shape (drives, terms, n).
-        """
+        """Return a motion's regressor; its friction columns are of shape (drives, terms, n)."""
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         shape = self.robot.tree.channels, -1, PARAMETER_COUNT, len(q)

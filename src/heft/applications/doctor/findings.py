@@ -347,7 +347,8 @@ def of_the_motion(motion: DataRank) -> Iterator[Finding]:
 
 def readable(recording: Recording, facts: LogFacts, findings: Sequence[Finding]) -> list[Recording]:
     """Return the log's pieces for physical checks: in seconds, unwrapped, without stalls."""
-    made = unwrapped(_in_seconds(recording, findings), findings)
+    unit = next((f.evidence["unit_s"] for f in findings if "unit_s" in f.evidence), 1.0)
+    made = unwrapped(replace(recording, time_scale=unit * recording.time_scale), findings)
     if not facts.stalls:
         return [made]
     pieces, first = [], 0
@@ -356,11 +357,6 @@ def readable(recording: Recording, facts: LogFacts, findings: Sequence[Finding])
             pieces.append(made.window(first, begin))
         first = max(first, end)
     return pieces or [made]
-
-
-def _in_seconds(recording: Recording, findings: Sequence[Finding]) -> Recording:
-    unit = next((f.evidence["unit_s"] for f in findings if "unit_s" in f.evidence), 1.0)
-    return replace(recording, time_scale=unit * recording.time_scale)
 
 
 def unwrapped(recording: Recording, findings: Sequence[Finding]) -> Recording:
@@ -389,24 +385,20 @@ def corrected(recording: Recording, robot: Robot, correction: Correction) -> Rec
     Gravity and delay are no columns: they go to the options and to `--delay`.
     """
     sources = dict(recording.sources)
-    for kind, source, scale, offset in _kinds(recording, correction):
+    effort, none = effort_kind(recording), (0.0,) * len(robot.joints)
+    kinds = (
+        ("q", correction.q_source, correction.q_scale, correction.q_offset),
+        (effort, correction.tau_source, correction.tau_scale, none),
+    )
+    for kind, source, scale, offset in kinds:
         for j, joint in enumerate(robot.joints):
             name, old = f"{kind}.{joint}", f"{kind}.{robot.joints[source[j]]}"
             if old in recording.sources:
                 given, place = recording.sources[old]
-                sources[name] = (
-                    SignalMap(
-                        kind,
-                        given.columns,
-                        (joint,),
-                        given.unit,
-                        scale[j] * given.matrix[place : place + 1],
-                        scale[j] * given.offset[place : place + 1] + offset[j],
-                        given.held,
-                        given.wrapped,
-                    ),
-                    0,
-                )
+                own = slice(place, place + 1)
+                matrix, zero = scale[j] * given.matrix[own], scale[j] * given.offset[own]
+                moved = replace(given, joints=(joint,), matrix=matrix, offset=zero + offset[j])
+                sources[name] = moved, 0
     return replace(recording, sources=sources)
 
 
@@ -454,14 +446,6 @@ def _map_of(kind: str, sources: Mapping[str, tuple[SignalMap, int]]) -> Iterator
         yield f"scale = {[float(row[c]) for row, c in zip(matrix, chosen, strict=True)]}"
     if offset.any():
         yield f"offset = {[float(x) for x in offset]}"
-
-
-def _kinds(
-    recording: Recording, correction: Correction
-) -> Iterator[tuple[str, tuple[int, ...], tuple[float, ...], tuple[float, ...]]]:
-    zero = (0.0,) * len(correction.q_source)
-    yield "q", correction.q_source, correction.q_scale, correction.q_offset
-    yield effort_kind(recording), correction.tau_source, correction.tau_scale, zero
 
 
 def effort_kind(recording: Recording) -> str:

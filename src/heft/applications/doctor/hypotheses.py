@@ -125,7 +125,10 @@ class Hypotheses:
         """
         self.memory = np.ones(len(self.evidence.channels))
         fit = self.fit(correction)
-        self.memory = self._memory_of(fit)
+        cuts = np.cumsum([len(s.chosen) for s in self.evidence.stretches])[:-1]
+        parts = np.split(self.residuals(fit), cuts)
+        covariance = noise.autocovariance(parts, self.settings.instants // 4)
+        self.memory = noise.autocorrelation_time(covariance)
         if common:
             self.memory[:] = np.exp(np.mean(np.log(self.memory)))
         return self.fit(correction, fit.sigma)
@@ -191,12 +194,7 @@ class Hypotheses:
         return np.asarray(bodies.sum(axis=1))
 
     def tempered(self, ridge: Array, values: Array) -> Array:
-        """Precisions of the Gaussian prior with the Student prior's gradient, shape (p,).
-
-        Args:
-            ridge: Precision of the prior, shape (p,).
-            values: Unknowns u at which the gradients agree, shape (p,).
-        """
+        """Precisions, (p,), of the Gaussian prior with the Student prior's gradient at u, (p,)."""
         tail = self.settings.tail
         weight = (tail + PARAMETER_COUNT) / (tail + self.far(ridge, values))
         weights = np.ones(len(values))
@@ -237,12 +235,6 @@ class Hypotheses:
         torque = effort[:, correction.tau_source[joint[channel]]]
         scale = correction.tau_scale[joint[channel]]
         return self.unknowns.start[at[own]] @ regressor[own], scale * torque, regressor[~own].T
-
-    def _memory_of(self, fit: Fit) -> Array:
-        """Return the integrated autocorrelation time of each residual [rows], shape (channels,)."""
-        cuts = np.cumsum([len(s.chosen) for s in self.evidence.stretches])[:-1]
-        parts = np.split(self.residuals(fit), cuts)
-        return noise.autocorrelation_time(noise.autocovariance(parts, self.settings.instants // 4))
 
 
 @dataclass(frozen=True)
@@ -525,12 +517,7 @@ class Pace:
         progress: Progress = silent,
         stop: threading.Event | None = None,
     ) -> None:
-        """Start the clock.
-
-        Args:
-            every_s: Time between two lines of progress [s].
-            stop: Event that ends the search early, with what was found so far.
-        """
+        """Start the clock; progress is told at intervals [s], and `stop` ends the search early."""
         self.longest_s, self.tried, self.was_cut = longest_s, 0, False
         self._every_s, self._progress = every_s, progress
         self._stop = stop or threading.Event()

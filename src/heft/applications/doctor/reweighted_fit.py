@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.compiled import Kernels, reassociated
-from heft.information import PARAMETER_COUNT
+from heft.information import PARAMETER_COUNT as TEN
 
-TEN = PARAMETER_COUNT  # unknowns of a body
 # Of the unit diagonal, by which rounding may leave sums of squares off.
 ROUNDING = 1e-11
 ATTEMPTS = 4  # times that friction which comes out negative is set to zero

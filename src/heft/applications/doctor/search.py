@@ -53,6 +53,7 @@ from .hypotheses import (
     tool,
 )
 from .settings import (
+    DEFAULTS,
     DEGREE,
     TURN,
     CorrectionSearch,
@@ -403,9 +404,9 @@ class Judge:
         self, step: CorrectionStep, base: Correction
     ) -> TypeGuard[PositionOffset | Gravity]:
         """Return whether a step is an offset or a tilt small enough for a first-order expansion."""
-        if not isinstance(step, PositionOffset | Gravity) or not step.is_expandable:
+        if not isinstance(step, PositionOffset | Gravity) or not any(base.gravity):
             return False
-        return any(base.gravity) and step.angle(base) < self.least.small_rad
+        return step.angle(base) < self.least.small_rad
 
     def _rivals(
         self, step: CorrectionStep, without: Fit, best: Fit
@@ -465,7 +466,7 @@ class Search:
                 step.width,
                 self.settings.narrowings,
             )
-        if step.is_expandable:
+        if isinstance(step, PositionOffset | Gravity):
             return self._by_first_order(step, base, fit)
         return step, fit
 
@@ -667,19 +668,15 @@ def at_best_bandwidth(
 
 def explain(
     evidence: Evidence,
-    settings: CorrectionSearch | None = None,
+    settings: CorrectionSearch = DEFAULTS.search,
     pace: Pace | None = None,
-    loads: LoadThresholds | None = None,
+    loads: LoadThresholds = DEFAULTS.loads,
 ) -> tuple[Explained, TimingFound]:
-    """Search for the corrections of logs under which the robot model explains the torque.
+    """Return the corrections by which the robot model explains logs, and the timings with them.
 
     How the torque lies to the motion in time is looked for before, so that it hides nothing, and
     again where columns were corrected.
-
-    Returns:
-        The corrections, and the timings that explain the corrected log.
     """
-    settings, loads = settings or CorrectionSearch(), loads or LoadThresholds()
     search = Search(evidence, settings, pace)
     timings = Timings(search.hypotheses, settings.timing)
     start = Correction.none(evidence.robot)
@@ -720,7 +717,9 @@ def _searched(search: Search, start: Correction) -> Explained:
     results: list[Explained] = []
     for k in range(min(settings.beginnings, len(first))):
         results.append(search.followed(start, hypotheses.settle(start), first[k : k + 1]))
-        if _is_plain(results[-1], settings) or search.pace.is_over():
+        least = min((s.evidence for s in results[-1].steps), default=0.0)
+        is_explained = results[-1].total < settings.explained_share
+        if (is_explained and least > settings.plain_evidence) or search.pace.is_over():
             break
     best = min(results, key=lambda f: _misfit(f, settings))
     for _ in range(settings.looks_again if best.steps else 0):  # what was hidden behind it
@@ -732,11 +731,6 @@ def _searched(search: Search, start: Correction) -> Explained:
             break
         best = further
     return best
-
-
-def _is_plain(explained: Explained, settings: CorrectionSearch) -> bool:
-    least = min((s.evidence for s in explained.steps), default=0.0)
-    return explained.total < settings.explained_share and least > settings.plain_evidence
 
 
 def _misfit(explained: Explained, settings: CorrectionSearch) -> float:

@@ -296,3 +296,6 @@ class DoctorSettings:
     scores: ScoreThresholds = ScoreThresholds()  # of torques that the model does not hold
     loads: LoadThresholds = LoadThresholds()  # of a tool, and torque without friction
     wrenches: WrenchThresholds = WrenchThresholds()  # of contacts and wrench sensors inside
+
+
+DEFAULTS = DoctorSettings()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from heft import signals
 from heft.arrays import Array
+from heft.fit import filtered
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
@@ -49,10 +50,7 @@ class Stretch:
 def stretches_of(
     bare: Robot, recordings: Sequence[Recording], settings: EvidenceSettings
 ) -> tuple[tuple[Stretch, ...], float]:
-    """Return the segments of logs that are compared, and the cutoff of their low-pass [Hz].
-
-    Args:
-        bare: Robot model without friction.
+    """Return the segments of logs to compare a frictionless robot on, and their cutoff [Hz].
 
     Raises:
         HeftError: If the logs lack signals, or nothing moves in them.
@@ -123,7 +121,4 @@ def _made(
 
 def _low_passed(time: Array, values: Array, step: float, corner: float) -> Array:
     """Return signals through the motion's low-pass, shape (N, joints)."""
-    grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
-    even = np.stack([np.interp(grid, time, x) for x in values.T], 1)
-    smooth = signals.low_pass(even, step, min(corner, signals.LARGEST_CORNER / step))
-    return np.stack([np.interp(time, grid, x) for x in smooth.T], 1)
+    return filtered(time, values, step, min(corner, signals.LARGEST_CORNER / step))

@@ -201,7 +201,9 @@ class _Seen:
                 n: float(flags[k].mean()) for k, n in enumerate(floating.contacts) if unknown[k]
             }
             needed = np.concatenate([plant.rigid(s.motion, nominal)[:FORCES].T for s in parts])
-            falls = np.linalg.norm(needed, axis=1) < 0.5 * _weight(plant.robot)
+            mass = float(nominal[: 10 * len(plant.robot.tree.names) : 10].sum())
+            weight = mass * float(np.linalg.norm(plant.robot.gravity))
+            falls = np.linalg.norm(needed, axis=1) < 0.5 * weight
             unheld = float(np.mean(~flags.any(axis=0) & ~falls))
             alone = ~flags[np.array(unknown, dtype=bool)].any(axis=0)
             factors |= _of_contacts(floating, parts, needed, alone, thresholds.bearing_share)
@@ -216,11 +218,6 @@ class _Seen:
             if (floating is None or not floating.contacts) and alike > thresholds.alike:
                 factors[sensor.name] = factor
         return _Seen(floating is not None, closed, unheld, factors)
-
-
-def _weight(robot: Robot) -> float:
-    mass = float(robot.nominal()[: 10 * len(robot.tree.names) : 10].sum())
-    return mass * float(np.linalg.norm(robot.gravity))
 
 
 def _of_contacts(

@@ -93,9 +93,6 @@ class Side:
         Args:
             own_columns: The Python file that it was identified with, if it was; it is run.
 
-        Returns:
-            The side of a comparison.
-
         Raises:
             InputError: If it is no such folder, lacks what a comparison needs, its base
                 parameters do not match its robot, or it was identified with another file of own
@@ -215,13 +212,10 @@ class Comparison:
 
 
 def compare(before: Path, after: Path, own_columns: Path | None = None) -> Comparison:
-    """Compare two identifications of one robot, from independent logs.
+    """Compare two identifications of one robot, from independent logs; p-values are Holm's.
 
     Args:
         own_columns: The Python file that both were identified with, if they were; it is run.
-
-    Returns:
-        The differences, with p-values by Holm's rule.
 
     Raises:
         InputError: If a folder holds no results, or lacks what a comparison needs.

@@ -161,11 +161,7 @@ class Difference:
 
 
 def _block_scatter(blocks: Array) -> tuple[Array, float]:
-    """Return the covariance of the blocks' sum about a linear trend, and degrees of freedom.
-
-    Args:
-        blocks: In the logs' order, shape (blocks, n).
-    """
+    """Return the covariance of the sum of blocks, (blocks, n), about a trend, and its freedom."""
     count = len(blocks)
     if count < 3:
         return np.zeros((blocks.shape[1],) * 2), 0.0

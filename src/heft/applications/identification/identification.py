@@ -50,7 +50,7 @@ class Identification(Judged):
     # smallest and largest mass [kg] and centre of mass [m] of each link over all physically
     # consistent parameters that fit the data
     bounds: StrictBounds
-    inputs: tuple[Mapping[str, Any], ...]  # path, role and SHA-256 of each input file
+    inputs: tuple[Mapping[str, Any], ...] = ()  # path, role and SHA-256 of each input file
     # other estimates of the same data, where a method was asked for
     alternatives: tuple[Alternative, ...] = ()
     # why rows are differentiated; None where they are of the weak form
@@ -77,11 +77,7 @@ class Identification(Judged):
 
     @property
     def fastest(self) -> dict[str, tuple[float, float]]:
-        """Range of sliding velocity of each drive with friction, on the fitted logs.
-
-        Returns:
-            By drive, the largest backward (≤ 0) and forward (≥ 0) velocity [rad/s or m/s].
-        """
+        """Fastest sliding backward (≤ 0) and forward (≥ 0) of each drive [rad/s or m/s]."""
         fitted = {r.name for r in self.problem.recordings}
         ends: dict[str, tuple[float, float]] = {}
         for s in (s for t in self.traces if t.path in fitted for s in t.sliding):
@@ -117,26 +113,11 @@ def identify(
     validate: Sequence[Recording] = (),
     settings: Settings = Settings(),
     given: Earlier | Information | None = None,
-    inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
     only: Selection | None = None,
     anew: Sequence[str] = (),
 ) -> Identification:
-    """Identify the inertial and friction parameters of a robot from logs.
-
-    Args:
-        robot: Robot model; its inertial parameters are the nominal values of the prior.
-        logs: Logs of one experiment, in any order.
-        validate: Held-out logs, used for scores only.
-        given: Earlier experiments with the same robot, to be added; noise of information alone is
-            taken for like these logs'.
-        inputs: Entries of the input files, stored with the results.
-        only: What of the logs is fitted; all if None.
-        anew: What may have changed since the earlier experiments, which tell all else: links,
-            joints, `friction` for that of all joints, or parameters.
-
-    Returns:
-        The result, with parameters, new model file, scores and checks.
+    """Identify a robot's parameters from recordings; arguments as of `inputs.identify`, opened.
 
     Raises:
         InputError: If a log or setting is invalid.
@@ -187,7 +168,6 @@ def identify(
             **{**vars(judged), "checks": (*of_logs, *judged.checks)},
             misfit_moments=_misfit_moments(run, judged.misfits, given),
             bounds=bounds,
-            inputs=tuple(inputs),
             alternatives=others,
             differentiated=differentiated,
             anew=tuple(anew),

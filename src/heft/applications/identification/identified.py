@@ -113,9 +113,6 @@ class Identified(Answers):
         Args:
             own_columns: The Python file that it was identified with, if it was; it is run.
 
-        Returns:
-            The results.
-
         Raises:
             InputError: If it is no such folder, or a file in it is invalid, or the robot was
                 identified with another file of own columns.
@@ -138,13 +135,10 @@ class Identified(Answers):
         return Identified(folder, robot, drives, smoothing, data, deviation, solution, fastest)
 
     def extrapolated(self, speed: Array) -> dict[str, float]:
-        """Return how often the fitted logs' speed each drive's friction is asked for, if beyond.
+        """Return by how many times a log is faster than those fitted, by drive, above `BEYOND`.
 
         Args:
             speed: Of each drive, shape (N, drives) [rad/s or m/s]; see `Prediction`.
-
-        Returns:
-            By drive, the largest speed over the fitted logs', of those above `BEYOND`.
         """
         factors: dict[str, float] = {}
         for drive, own in zip(self.robot.drives, np.asarray(speed).T, strict=True):

@@ -6,7 +6,7 @@ Its result is what programs and notebooks have: it answers, predicts and is writ
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from inspect import signature
@@ -116,7 +116,6 @@ def identify(
     validate: AnyLogs = (),
     settings: Settings = Settings(),
     given: Earlier | Information | AnyPath | None = None,
-    inputs: Sequence[Mapping[str, Any]] = (),
     progress: Progress = silent,
     only: Selection | AnyPath | None = None,
     anew: Sequence[str] = (),
@@ -138,8 +137,6 @@ def identify(
         validate: Held-out logs, used for scores only.
         given: Folder of earlier results for the same robot, or what they tell, to be added; noise
             of information alone is taken for like these logs'.
-        inputs: Entries of the input files, stored with the results; those of the files
-            where the robot and all logs are files.
         only: What of the logs is fitted, or a file of `heft select`; all if None.
         anew: What may have changed since the earlier experiments, which tell all else: links,
             joints, `friction` for that of all joints, or parameters.
@@ -190,7 +187,7 @@ def identify(
     files = (robot, *each(logs), *each(validate))
     is_of_files = all(isinstance(f, str | os.PathLike) for f in files)
     try:
-        identified = of_recordings(asked, fit, held_out, settings, given, (), progress, only, anew)
+        identified = of_recordings(asked, fit, held_out, settings, given, progress, only, anew)
     except FitError as problem:
         if not (is_of_files and problem.cure):
             raise
@@ -199,10 +196,9 @@ def identify(
         paths = {role: [str(f) for f in given if f] for role, given in every.items()}
         cure = problem.cure.replace("heft check", check_command(paths))
         raise FitError(**(vars(problem) | {"cure": cure})) from problem
-    if is_of_files:
-        inputs = _described(opened, identified)
+    inputs = _described(opened, identified) if is_of_files else ()
     fields_of = {f.name: getattr(identified, f.name) for f in fields(identified)}
-    return Result(**{**fields_of, "inputs": tuple(inputs)})
+    return Result(**{**fields_of, "inputs": inputs})
 
 
 def _described(opened: Inputs, identified: Identification) -> tuple[dict[str, Any], ...]:

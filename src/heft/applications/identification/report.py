@@ -419,11 +419,7 @@ def _rms_error(trace: Trace, channel: int, unit: str) -> str:
 
 
 def spectra(trace: Trace, units: Mapping[str, str], group: str, prefix: str = "") -> Iterator[Plot]:
-    """Yield the spectra of what was measured and left over, by channel.
-
-    Args:
-        units: Of the channels, by name.
-    """
+    """Yield the spectra of what was measured and left over, by channel with its unit."""
     for c, curve in enumerate(trace.curves):
         series = (
             Series("measured", "measured", trace.frequency, trace.measured[:, c]),

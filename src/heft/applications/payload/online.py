@@ -273,13 +273,10 @@ class Online:
 
 
 def without_spikes(wrench: Array, noise: Array) -> tuple[Array, int]:
-    """Replace outliers of a wrench signal, shape (N, 6), by a running median, and count them.
+    """Replace outliers of a wrench, (N, 6), noise (6,) [N, N·m], by a running median; count them.
 
     A single sample that deviates from the median of five neighbours by more than `SPIKE` standard
     deviations is taken for a transmission error and replaced by that median.
-
-    Args:
-        noise: Standard deviation of each channel, shape (6,) [N, N·m].
     """
     calm, far = replace_outliers(wrench, 5, SPIKE * noise)
     return calm, int(far.any(axis=1).sum())

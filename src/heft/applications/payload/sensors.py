@@ -256,11 +256,6 @@ def vector_names(kind: str, frame: str, parts: Sequence[str] = tuple(AXES)) -> t
     return tuple(f"{kind}.{frame}.{p}" for p in parts)
 
 
-def wrench_names(sensor: Sensor) -> tuple[str, ...]:
-    """Return the six signal names of a wrench sensor, force before torque."""
-    return (*vector_names("force", sensor.frame), *vector_names("torque", sensor.frame))
-
-
 def on_load(sensors: Sensors, values: Array) -> Array:
     """Total wrench on the load in the first sensor's frame, shape (N, 6) [N, N·m].
 
@@ -346,22 +341,19 @@ def devices_of(sensors: Sensors, motion: Motion, half_step: float = 0.0) -> tupl
     Args:
         half_step: Half the step of central differences, where the motion's slopes are needed [s].
     """
-    wrenches = [Device(s.name, wrench_names(s), delay=s.delay or 0.0) for s in sensors.wrenches]
+    wrenches = []
+    for s in sensors.wrenches:
+        names = (*vector_names("force", s.frame), *vector_names("torque", s.frame))
+        wrenches.append(Device(s.name, names, delay=s.delay or 0.0))
     half_step = half_step if motion.slopes else 0.0
     return (*wrenches, Device(motion.device, motion.names, motion.noisy, half_step=half_step))
 
 
 def estimated_noise(wrench: Array) -> tuple[float, float]:
-    """Estimate the white noise of a wrench sensor from its samples.
+    """Return the white noise of force [N] and moment [N·m], (N, 6), pooled over the axes.
 
     Uses second differences, in which motion is negligible at the sampling rate, and their median
     absolute deviation, which is robust to outliers.
-
-    Args:
-        wrench: Force and moment, shape (N, 6) [N, N·m].
-
-    Returns:
-        Standard deviation of one sample's force [N] and moment [N·m], each pooled over the axes.
     """
     bend = np.diff(wrench, 2, axis=0) / math.sqrt(6.0)
     deviation = 1.4826 * np.median(np.abs(bend - np.median(bend, axis=0)), axis=0)
