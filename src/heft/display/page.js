@@ -1,6 +1,6 @@
 // Draws the plots of a page from the numbers that the page itself holds; `scene` draws its scenes.
 "use strict";
-(() => {
+const plots = (() => {
   const content = JSON.parse(document.getElementById("numbers").textContent);
   const arrays = content.arrays.map((text) => {
     const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -45,22 +45,28 @@
   };
   const ticks = (low, high, count, log) => {
     const out = [];
-    if (log) {
-      const step = Math.max(1, Math.ceil((high - low) / count));
-      for (let e = Math.ceil(low / step) * step; e <= high; e += step) out.push(e);
-      return out;
-    }
     const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((m) => m * power).reduce((a, b) => Math.abs(b - rough) < Math.abs(a - rough) ? b : a);
+    const near = [1, 2, 5, 10].map((m) => m * power).reduce((a, b) => Math.abs(b - rough) < Math.abs(a - rough) ? b : a);
+    const step = log ? Math.max(1, Math.ceil(rough)) : near;
     for (let k = Math.ceil(low / step); k * step <= high; k++) out.push(k * step);
     return out;
   };
+
+  const reset = (view) => { view.from = view.low; view.to = view.high; };
 
   class Plot {
     constructor(figure, spec, groups) {
       this.spec = spec;
       this.canvas = figure.querySelector("canvas");
       this.output = figure.querySelector("output");
+      if (!groups.has(spec.group)) groups.set(spec.group, { low: Infinity, high: -Infinity, cursor: null, plots: [] });
+      this.view = groups.get(spec.group);
+      this.view.plots.push(this);
+      this.hold(arrays);
+      this.listen();
+    }
+    hold(arrays) {  // the numbers to draw; what is zoomed in stays so
+      const { spec, view } = this, whole = !(view.from > view.low || view.to < view.high);
       const x = (v) => spec.log_x ? Math.log10(v) : v;
       const y = (v) => spec.log_y ? Math.log10(v) : v;
       this.every = spec.series.map((s) => {
@@ -72,14 +78,10 @@
       });
       let low = Infinity, high = -Infinity;
       for (const s of this.every) for (const v of s.x) { if (v < low) low = v; if (v > high) high = v; }
-      if (!(high > low)) { low -= 0.5; high += 0.5; }
-      if (!groups.has(spec.group)) groups.set(spec.group, { low, high, from: low, to: high, cursor: null, plots: [] });
-      this.view = groups.get(spec.group);
-      this.view.low = Math.min(this.view.low, low);
-      this.view.high = Math.max(this.view.high, high);
-      this.view.from = this.view.low; this.view.to = this.view.high;
-      this.view.plots.push(this);
-      this.listen();
+      if (low === high) { low -= 0.5; high += 0.5; }
+      view.low = Math.min(view.low, low); view.high = Math.max(view.high, high);
+      if (whole) reset(view);
+      this.draw();
     }
     get series() {
       const some = this.spec.group.startsWith("time");  // what boxes are about
@@ -97,14 +99,15 @@
         if (isFinite(w) && w < low) low = w;
       }
       if (!isFinite(low)) return [-1, 1];
-      const pad = 0.05 * (high - low) || 0.5 * Math.abs(high) || 1;
+      const pad = Math.max(0.05 * (high - low), this.spec.room || 0) || 0.5 * Math.abs(high) || 1;
       return [low - pad, high + pad];
     }
     draw() {
-      if (!this.canvas.clientWidth) return;  // closed for now; drawn when it opens
+      const { from, to, cursor } = this.view;
+      if (!this.canvas.clientWidth || !(to > from)) return;  // closed for now, or empty; drawn when it opens
       const [pen, width, height] = prepare(this.canvas);
       const left = this.spec.y_label ? 70 : 52, right = width - 10, top = 8, bottom = height - 36;
-      const { from, to, cursor } = this.view, [low, high] = this.range();
+      const [low, high] = this.range();
       this.place = { left, right };
       const px = (v) => left + (v - from) / (to - from) * (right - left);
       const py = (v) => bottom - (v - low) / (high - low) * (bottom - top);
@@ -211,7 +214,6 @@
       });
       canvas.addEventListener("pointercancel", () => { this.dragged = null; this.draw(); });
       canvas.addEventListener("pointerleave", () => this.together((view) => { view.cursor = null; }));
-      const reset = (view) => { view.from = view.low; view.to = view.high; };
       canvas.addEventListener("dblclick", () => this.together(reset));
       canvas.addEventListener("keydown", (event) => {
         const { from, to, low, high, cursor } = this.view, span = to - from;
@@ -269,4 +271,5 @@
     root.dataset.theme = dark ? "light" : "dark";
     repaint();
   });
+  return all;
 })();

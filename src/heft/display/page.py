@@ -8,8 +8,8 @@ reader's light or dark.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -76,6 +76,7 @@ class Table:
     head: Sequence[str]  # of the columns
     rows: Iterable[Sequence[str]]  # cells, whose first column heads the row
     marked: Collection[int] = ()  # numbers of rows in bold
+    colours: Mapping[str, str] = field(default_factory=dict)  # of cells, by their text: classes
     sums: bool = False  # whether its first column holds sums, of which long ones are folded
     shaded: bool = False  # whether its percentages are the fuller in colour the larger they are
 

@@ -15,6 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from heft import __version__
 from heft.errors import visible, visible_lines
 
 from .text import count_terms, split_sum
@@ -61,6 +62,7 @@ def _environment(package: str = "heft") -> Environment:
     made.policies["json.dumps_kwargs"] = JSON
     made.policies["json.dumps_function"] = _dumped
     made.globals |= {
+        "version": __version__,
         "asset": _asset,
         "policy": _policy,
         "split_sum": split_sum,

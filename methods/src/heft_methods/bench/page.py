@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from heft import __version__
 from heft.display import Plot, Series, Table, table
 from heft.display import page as display_page
 
@@ -105,7 +104,6 @@ def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Out
         estimators=[(n, candidates.summary(n)) for n in names],
         noise=[(n, f"{level.encoder:g}", f"{level.torque:.1%}") for n, level in NOISE.items()],
         guesses=guesses,
-        version=__version__,
     )
 
 

@@ -625,13 +625,12 @@ def _page(team: TeamFound) -> str:
         title="A load that several robots hold",
         loads=ShownTable("The load at the end, in each robot's own frame", head, rows),
         poses=ShownTable("Where neighbours hold it", of_poses, poses),
-        answer=_answer(team),
+        weighed=_answer(team),
         picture=_picture(team),
         plots=[] if team.verdict == "poor" else list(_plots(team)),
         changes=[f"{t:.2f}" for t in team.changes],
         remarks=team.remarks(),
         method=team.method,
-        version=__version__,
     )
 
 

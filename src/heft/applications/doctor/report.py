@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from heft import __version__
 from heft.arrays import Array
 from heft.display import Curve, Plot, Series, Table, page, rounded
 from heft.information import Finding
@@ -79,7 +78,6 @@ def html(diagnosis: Diagnosis) -> str:
         ),
         logs=Table("", head, facts),
         notes=diagnosis.notes,
-        version=__version__,
     )
 
 

@@ -151,7 +151,7 @@ def page_of(excited: Excited) -> str:
         "applications/excite/report.html.jinja",
         title=f"Excitation of {excited.planned.robot.name}",
         motion=replace(animation.sticks(excited.planned.robot, played), title="The motion, played"),
-        worst=replace(
+        least=replace(
             predictions,
             caption=_predictions_head(excited),
             rows=[[p.expression, *_cells(p), p.unit] for p in counted[:WORST]],
@@ -166,7 +166,6 @@ def page_of(excited: Excited) -> str:
         remarks=excited.planned.remarks,
         interrupted=made.interrupted,
         settings=_settings(excited),
-        version=__version__,
     )
 
 

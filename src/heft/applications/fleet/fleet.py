@@ -675,7 +675,6 @@ def page(fleet: Fleet) -> Iterator[str]:
     return pages.page_parts(
         "applications/fleet/page.html.jinja",
         title="Fleet",
-        version=heft.__version__,
         counts=fleet.counts,
         types={name: Table("", head, laws.get(name, [])) for name in fleet.types},
         robots=(_shown(fleet, findings) for findings in fleet.robots),

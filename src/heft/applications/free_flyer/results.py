@@ -247,7 +247,6 @@ def page_of(identified: IdentifiedFlyer) -> str:
         flight=_sticks(identified),
         saturated=f"{identified.flyer.actuators.saturation(identified.flight.commands):.1%}",
         **verdict.for_page(result.checks),
-        version=__version__,
     )
 
 

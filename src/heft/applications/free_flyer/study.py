@@ -305,7 +305,6 @@ def _page(study: Study) -> str:
         runs=Table("All flights in order of saturation", head, rows),
         plots=list(_plots(study)),
         gaps=list(_gaps(study)),
-        version=__version__,
     )
 
 

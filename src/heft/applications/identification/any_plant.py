@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from heft import __version__
 from heft.display import Plot, Table, Trace, over_time, page, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
 
@@ -65,7 +64,6 @@ def html(result: PlantIdentification[Any]) -> str:
         delay=result.problem.delay,
         cutoff=result.problem.corner,
         strength=settings.consistent.strength,
-        version=__version__,
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from heft import __version__
 from heft.arrays import Array
 from heft.display import Plot, Series, Table, page, rounded, table
 from heft.fit import NORMAL
@@ -67,7 +66,6 @@ def html(compared: Comparison) -> str:
         kinds=[_of_kind(compared, kind, title) for kind, title in _titles(compared).items()],
         suspect=_suspect(compared),
         rule=RULE.format(marked="In bold, and first,", count=len(compared.changes)),
-        version=__version__,
     )
 
 

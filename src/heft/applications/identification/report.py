@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heft import __version__
 from heft.applications.inputs import check_command, stated
 from heft.arrays import Array
 from heft.display import (
@@ -291,7 +290,6 @@ def html(result: Identification) -> str:
         command=command(result),
         files=Table("Files", ("role", "file", "sha256"), files),
         settings=Table("", ("setting", "value"), settings),
-        version=__version__,
         corner=f"{result.problem.corner:.4g}",
         strength=f"{result.consistent.strength:g}",
         structure=robot.structure_hash(),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from heft import __version__
 from heft.arrays import Array
 from heft.display import (
     Body,
@@ -72,7 +71,7 @@ def html(payload: Payload) -> str:
         frame=payload.frame,
         settings=() if why else tuple(settings(payload)),
         why=why,
-        notes=payload.notes,
+        notes=[f"{n.name}: {n.message}" for n in payload.notes],
         plots=plots,
         beside=[("before", "robot without the load (dashed)")] * isinstance(source, Carried),
         files=Table(
@@ -81,7 +80,6 @@ def html(payload: Payload) -> str:
             [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in payload.inputs],
         ),
         kind=payload.settings.get("kind", "live weighing"),
-        version=__version__,
     )
 
 

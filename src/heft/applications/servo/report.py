@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from heft import __version__
 from heft.arrays import Array
 from heft.display import Curve, Table, over_time, page
 
@@ -41,7 +40,6 @@ def page_of(
         followed=followed,
         plots=plots,
         notes=notes,
-        version=__version__,
     )
 
 
