@@ -23,8 +23,8 @@ from heft.applications.identification.identification import Identification
 from heft.applications.identification.inputs import identify
 from heft.applications.payload.live import PAGE
 from heft.display import animation
-from heft.display.page import Drawings, Plot, Series
-from heft.display.templates import policy_of, render
+from heft.display.page import Plot, Series
+from heft.display.templates import Drawings, policy_of, render
 from heft.models.robot import Robot
 from heft.streams.page import served
 from heft_methods import Dynamics, Simulate
@@ -136,7 +136,7 @@ KINDS = ("report", "compare", "check", "animation", "live")
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_from_outside_are_no_elements(pages: dict[str, str], kind: str) -> None:
     read = Read(pages[kind])
-    own = {"report": 3, "compare": 3, "check": 3, "animation": 1, "live": 5}
+    own = {"report": 4, "compare": 4, "check": 4, "animation": 1, "live": 6}
     assert [t for t, _ in read.elements].count("script") == own[kind]
     assert not {"b", "img", "svg"} & {t for t, _ in read.elements}
     assert not [a for _, of in read.elements for a in of if a.startswith("on")]
@@ -285,7 +285,7 @@ def test_each_array_is_held_once() -> None:
     plot = Plot("a", "b", (Series("c", "measured", time, np.sin(9.0 * time)),), "d")
     for times in (1, 2):
         drawings = Drawings()
-        assert [drawings.add(plot) for _ in range(times)] == list(range(times))
+        assert [drawings.add(plot.content) for _ in range(times)] == list(range(times))
         content = drawings.content
         assert (len(content["arrays"]), len(content["drawings"])) == (2, times)
         first = np.frombuffer(base64.b64decode(content["arrays"][0]), "<f4")

@@ -6,9 +6,8 @@ const element = (name, parts, kind = "") => {
   made.append(...parts); made.className = kind; return made;
 };
 // Items and rows are lists: what colours them, then their texts.
-const list = (id, items) => at(id).replaceChildren(...items.map(([kind, ...texts]) => element("li", texts, kind)));
-const fill = (id, rows) => at(id).replaceChildren(...rows.map(([kind, ...cells]) =>
-  element("tr", cells.map((text) => element("td", [text])), kind)));
+const list = (id, items, name = "li") => at(id).replaceChildren(...items.map(([kind, ...parts]) => element(name, parts, kind)));
+const fill = (id, rows) => list(id, rows.map(([kind, ...cells]) => [kind, ...cells.map((text) => element("td", [text]))]), "tr");
 const digits = (value, std) => value.toFixed(
   std > 0 ? Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(std)))) : 4);
 const deviation = (std) => std ? std.toPrecision(2) : "";

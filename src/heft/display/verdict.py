@@ -10,7 +10,6 @@ from heft.information import Check
 from .page import Table
 
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
-WORDS = {"pass": "pass", "warn": "warning", "fail": "fail"}
 COLOURS = {"pass": "good", "warn": "usable", "fail": "poor"}
 
 
@@ -47,10 +46,10 @@ def _table(checks: Sequence[Check]) -> Table:
         [
             c.name,
             *("–" if c.is_fault else f"{v:.3g}" for v in (c.value, c.limit)),
-            WORDS[c.status],
+            {"warn": "warning"}.get(c.status, c.status),
             c.message,
         ]
         for c in checks
     ]
-    colours = {word: COLOURS[status] for status, word in WORDS.items()}
-    return Table("", ("check", "value", "limit", "verdict", "meaning"), rows, colours=colours)
+    head = ("check", "value", "limit", "verdict", "meaning")
+    return Table("", head, rows, colours={**COLOURS, "warning": COLOURS["warn"]})

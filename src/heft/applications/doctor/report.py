@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.display import Curve, Plot, Series, Table, page, rounded
+from heft.display import Curve, Plot, Series, Table, render, rounded
 from heft.information import Finding
 from heft.recordings import Recording
 
@@ -61,7 +61,7 @@ def html(diagnosis: Diagnosis) -> str:
         ]
         for name, f in diagnosis.logs
     ]
-    return page.page(
+    return render(
         "applications/doctor/report.html.jinja",
         title="Is this log any good?",
         verdict=verdict_of(diagnosis),

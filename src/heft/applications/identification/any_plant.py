@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from heft.display import Plot, Table, Trace, over_time, page, rounded, table, verdict
+from heft.display import Plot, Table, Trace, over_time, render, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
 
 from .report import spectra
@@ -42,7 +42,7 @@ def html(result: PlantIdentification[Any]) -> str:
     expressions = result.problem.base.expressions()
     described = zip(expressions, base.values, base.std, base.labels.units, strict=True)
     units = {c.name: c.unit for c in result.problem.plant.channels}
-    return page.page(
+    return render(
         "applications/identification/plant_report.html.jinja",
         title=f"{plant}: what was identified",
         verdict=result.verdict,

@@ -27,8 +27,8 @@ from heft.display import (
     Trace,
     bones,
     over_time,
-    page,
     placed,
+    render,
     solids,
     table,
     verdict,
@@ -254,7 +254,7 @@ def html(result: Identification) -> str:
     stated, robot = content(result), result.problem.plant.robot
     settings = [*_flat(settings_entry(result)), *_limits(result.settings.limits)]
     files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in result.inputs]
-    return page.page(
+    return render(
         "applications/identification/report.html.jinja",
         title=f"{robot.name}: what it weighs",
         # what it says at once

@@ -15,6 +15,7 @@ function show({ estimate, events, health }) {
   while (masses[0][0] < now - KEPT) masses.shift();
   plot.spec.room = Math.max(NARROWEST * Math.abs(mass.value), LIGHTEST) / 2;
   plot.hold([masses.map((m) => m[0] - now), masses.map((m) => m[1]), masses.map((m) => m[2])]);
+  plot.draw();
   list("events", events.reverse().map((e) =>
     ["", `${e.stamp === null ? "before any sample" : clock(e.stamp)}  ${e.name}: ${e.message}`]));
   list("health", Object.entries(health.devices).map(([name, d]) =>

@@ -18,8 +18,8 @@ from heft.display import (
     bones,
     ellipsoid,
     over_time,
-    page,
     placed,
+    render,
     rounded,
     solids,
     verdict,
@@ -52,7 +52,7 @@ def html(payload: Payload) -> str:
     numbers += [
         [f"gain of {j}", rounded(*g), f"{g[1]:.2g}", "N·m/A"] for j, g in payload.gains.items()
     ]
-    return page.page(
+    return render(
         "applications/payload/report.html.jinja",
         title=f"Load in {payload.frame}",
         mass=rounded(payload.mass, payload.mass_std),

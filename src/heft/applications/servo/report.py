@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from heft.arrays import Array
-from heft.display import Curve, Table, over_time, page
+from heft.display import Curve, Table, over_time, render
 
 POINTS = 20_000  # of all curves
 
@@ -32,7 +32,7 @@ def page_of(
         over_time(c.thinned(POINTS // len(curves)), float(np.nanmin(c.time)), c.name, "time")
         for c in curves
     ]
-    return page.page(
+    return render(
         "applications/servo/report.html.jinja",
         title=title,
         opening=opening,
