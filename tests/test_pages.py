@@ -212,7 +212,7 @@ def test_a_browser_shows_what_the_live_node_tells_as_text() -> None:
         page.show(told)
         with opened(running, page.address) as seen:
             seen.page.on("dialog", lambda dialog: seen.said.append(dialog.message))
-            seen.page.wait_for_function("document.getElementById('state').textContent === 'live'")
+            seen.page.locator("#state:has-text('live')").wait_for()
             text = seen.page.inner_text("body")
             assert seen.page.evaluate("document.querySelectorAll('b, img').length") == 0
             assert seen.said + seen.warned == []
@@ -242,7 +242,8 @@ def test_the_plot_of_a_steady_mass_has_an_axis_that_tells_it(mass: float) -> Non
         page.show(weighed(mass, 1e-6))
         with opened(running, page.address) as seen:
             seen.page.evaluate(WRITES)
-            seen.page.wait_for_function(f"{MASSES}.length > 1")
+            seen.page.locator("#state:has-text('live')").wait_for()
+            assert len(seen.page.evaluate(MASSES)) > 1
             for value, std in ((mass, 1e-6), (None, None), (mass, 0.01 * mass)):
                 page.show(weighed(value, std))
                 seen.page.wait_for_timeout(100)
@@ -262,9 +263,7 @@ def test_an_empty_hand_is_shown_as_one() -> None:
     with browser() as running, served(0, render(PAGE), policy_of(render(PAGE))) as page:
         page.show(weighed(0.003, 0.002))
         with opened(running, page.address) as seen:
-            seen.page.wait_for_function(
-                "document.getElementById('mass').textContent === 'nothing'", timeout=5000
-            )
+            seen.page.locator("#mass:has-text('nothing')").wait_for(timeout=5000)
 
 
 def test_the_table_of_a_plot_has_what_its_curves_show() -> None:

@@ -84,16 +84,13 @@ class Table:
     shaded: bool = False  # whether its percentages are the fuller in colour the larger they are
 
 
-def over_time(
-    curve: Curve, start: float, title: str, group: str, label: str = "", *beside: Series
-) -> Plot:
+def over_time(curve: Curve, title: str, group: str, label: str = "", *beside: Series) -> Plot:
     """Return the plot of a measured and a predicted signal and their difference over time.
 
     Args:
-        start: Time of the plot's zero [s].
-        beside: What else is drawn, under these.
+        beside: What else is drawn, under these, over the time from the curve's first point on.
     """
-    time = curve.time - start
+    time = curve.time - curve.time[0]
     written = curve.before
     series = (
         *beside,

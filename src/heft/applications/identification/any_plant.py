@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from heft.display import Plot, Table, Trace, over_time, render, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
 
@@ -77,4 +75,4 @@ def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
     for curve in trace.curves:
         shown = curve.thinned(20_000 // max(logs * len(trace.curves), 1))  # of all curves over time
         title = f"{trace.path}: {curve.name} [{units[curve.name]}]"
-        yield over_time(shown, float(np.nanmin(shown.time)), title, f"time {trace.path}")
+        yield over_time(shown, title, f"time {trace.path}")

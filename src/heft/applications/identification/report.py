@@ -388,16 +388,16 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
         title = f"{curve.name}: rms {_rms_error(trace, c, unit)}"
         label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
         # 65 000 points over all curves of a page, of 27 bytes each: it has 3 MB at most
-        shown, start = curve.thinned(65_000 // drawn), float(trace.curves[0].time[0])
+        shown = curve.thinned(65_000 // drawn)
         bands: list[Series] = []
         if curve.name in reach:
             wide = np.interp(shown.time, trace.moments.time, reach[curve.name])
-            middle = (shown.time - start, shown.predicted)
+            middle = (shown.time - shown.time[0], shown.predicted)
             bands += [
                 Series("predicted, 95 %", "predicted", *middle, "band", reach=wide),
                 Series("residual, 95 %", "after", *middle, "band", shown.predicted, wide),
             ]
-        yield over_time(shown, start, title, f"time {number}", label, *bands)
+        yield over_time(shown, title, f"time {number}", label, *bands)
 
 
 def _reach(result: Identification, trace: Trace) -> dict[str, Array]:
@@ -452,15 +452,11 @@ def _scene(result: Identification) -> Sticks:
             f", as {Path(trace.path).name} moves them; torque by model file, measured, identified"
         )
     poses = np.array([body_poses(robot.tree, q) for q in position])
-    bodies = []
+    bodies = list[Body]()
     for k, link in enumerate(links):
         seen = stated_numbers(result.consistent, 10 * k)["mass"].share
-        for role, ten in (("before", link.written), ("after", tens[link.name])):
-            if role == "before" and not link.given:
-                continue
-            shape = placed(link, poses, ten)
-            if shape is not None:
-                bodies.append(Body(link.name, role, *shape, seen))  # type: ignore[arg-type]
+        bodies += placed(link, poses, link.written, "before", seen=seen) if link.given else []
+        bodies += placed(link, poses, tens[link.name], "after", seen=seen)
     return solids(title, bones(robot, poses), bodies, time, torques)
 
 

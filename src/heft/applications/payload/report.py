@@ -126,27 +126,26 @@ def _of_joints(carried: Carried) -> tuple[Sticks, list[Plot], str]:
 
 
 def _torque(loaded: Curve, alone: Curve, unit: str, log: str) -> Plot:
-    start = float(loaded.time[0])
     label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-    other = Series("without the load", "before", alone.time - start, alone.predicted, "dashed")
-    return over_time(loaded, start, loaded.name, f"time {log}", label, other)
+    other = Series(
+        "without the load", "before", alone.time - alone.time[0], alone.predicted, "dashed"
+    )
+    return over_time(loaded, loaded.name, f"time {log}", label, other)
 
 
 def _holding(robot: Robot, pose: Array, carried: Carried) -> Sticks:
     """Return the robot as a log found it, with the model file's links and the load."""
-    poses, bodies = body_poses(robot.tree, pose), []
+    poses = body_poses(robot.tree, pose)
+    carriers = [link for link in robot.links if link.name == carried.frame]
+    loads = [b for link in carriers for b in placed(link, poses, carried.ten, "after", "load")]
+    given = [link for link in robot.links if link.given and link.body >= 0]
+    bodies = [b for link in given for b in placed(link, poses, link.written, "before")]
     lines = [*bones(robot, poses)]
-    for link in robot.links:
-        own = [("before", link.written)] if link.given and link.body >= 0 else []
-        for role, ten in [*own, *([("after", carried.ten)] if link.name == carried.frame else [])]:
-            shape = placed(link, poses, ten)
-            name = link.name if role == "before" else "load"
-            if role == "after" and shape is not None:  # seen where there is next to no inertia, too
-                begin = poses[link.body][:3, :3] @ link.translation + poses[link.body][:3, 3]
-                lines.append(np.concatenate([begin, shape[0]]))
-            if shape is not None:
-                bodies.append(Body(name, role, *shape))  # type: ignore[arg-type]
-    return solids(f"The load at {carried.frame}", np.array(lines), bodies)
+    for link, load in zip(carriers, loads, strict=False):
+        # seen where there is next to no inertia, too
+        begin = poses[link.body] @ [*link.translation, 1.0]
+        lines.append(np.concatenate([begin[:3], load.centre]))
+    return solids(f"The load at {carried.frame}", np.array(lines), [*bodies, *loads])
 
 
 def _of_sensor(payload: Payload, load: Weighed) -> tuple[Sticks | None, list[Plot], str]:
@@ -158,7 +157,6 @@ def _of_sensor(payload: Payload, load: Weighed) -> tuple[Sticks | None, list[Plo
     plots = [
         over_time(
             Curve(name, time, wrench[:, k], predicted[:, k]).thinned(DRAWN_POINTS // len(CHANNELS)),
-            float(time[0]),
             name,
             "time",
             f"{name} [{CHANNEL_UNITS[k]}]",

@@ -28,10 +28,7 @@ def page_of(
         followed: What the curves are, which are named with their units.
         notes: What the logs do not tell.
     """
-    plots = [
-        over_time(c.thinned(POINTS // len(curves)), float(np.nanmin(c.time)), c.name, "time")
-        for c in curves
-    ]
+    plots = [over_time(c.thinned(POINTS // len(curves)), c.name, "time") for c in curves]
     return render(
         "applications/servo/report.html.jinja",
         title=title,
