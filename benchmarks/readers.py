@@ -520,10 +520,10 @@ def plots(count: int, points: int) -> Use:
     x = np.random.default_rng(0).normal(size=(count, points))
 
     def use() -> str:
-        drawings = page.Drawings()
+        drawings = templates.Drawings()
         for k, row in enumerate(x):
             series = page.Series("a", "measured", row, row)
-            drawings.add(page.Plot(f"p{k}", "x", (series,), "g"))
+            drawings.add(page.Plot(f"p{k}", "x", (series,), "g").content)
         return json.dumps(drawings.content)
 
     return use

@@ -22,7 +22,7 @@ def fall(robot: Robot) -> Trajectory:
 
 
 def content(text: str) -> dict[str, list[object]]:
-    found = re.search(r'\("motion-\w+", (\{.*\})\);</script>', text)
+    found = re.search(r'\("motion-\w+", (\{.*\})\); \}</script>', text)
     assert found
     return json.loads(found[1])  # type: ignore[no-any-return]
 

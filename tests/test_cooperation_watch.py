@@ -73,7 +73,7 @@ def test_a_browser_shows_a_team() -> None:
     with browser() as running, served(0, html, policy_of(html)) as page:
         page.show(states.shown(0.5))
         with opened(running, page.address) as seen:
-            seen.page.wait_for_function("document.querySelectorAll('#robots tr').length === 2")
+            seen.page.locator("#robots tr").nth(1).wait_for()
             text = seen.page.evaluate("document.body.innerText")
             assert "2.000 ± 0.010 kg" in text and text.count(HOSTILE) >= 3
             assert "171.9" in text and "never" in text

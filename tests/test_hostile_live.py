@@ -197,7 +197,7 @@ def test_a_browser_shows_the_page_and_no_frame_around_it(tmp_path: Path) -> None
             {"name": "payload.mass", "value": 1.5, "std": 0.1, "unit": "kg"}]},
             "events": [], "health": {"counts": {}, "devices": {}}})  # fmt: skip
         with opened(running, one.address) as seen:
-            seen.page.wait_for_function("document.getElementById('state').textContent === 'live'")
+            seen.page.locator("#state:has-text('live')").wait_for()
             assert seen.said + seen.warned == []
             inserted = "document.body.insertAdjacentHTML('beforeend', '<p id=p style=\"color:red\">"
             seen.page.evaluate(inserted + '<img src=x onerror="window.run=1">\')')

@@ -230,7 +230,7 @@ def test_checks_that_passed_are_folded_and_the_others_are_a_table(
     path = tmp_path / "report.html"
     path.write_text(report.html(replace(found, checks=(*checks, *found.checks[2:]))), "utf-8")
     with opened(chromium, path.as_uri()) as seen:
-        tables = seen.page.locator("table.checks")
+        tables = seen.page.locator(".checks table")
         assert [tables.nth(k).is_visible() for k in range(2)] == [True, False]
         rows = [tables.nth(k).locator("tbody tr") for k in range(2)]
         assert [r.count() for r in rows] == [2, len(found.checks) - 2]
@@ -238,7 +238,7 @@ def test_checks_that_passed_are_folded_and_the_others_are_a_table(
             cells = rows[0].nth(k).locator("th, td").all_inner_texts()
             assert cells[0] == check.name and cells[3:] == [verdict, check.message]
             assert float(cells[2]) == pytest.approx(check.limit, rel=5e-3)
-        seen.page.click("details.passed > summary")
+        seen.page.click(".checks > details > summary")
         assert tables.nth(1).is_visible()
 
 

@@ -53,7 +53,7 @@ ROW = """(id) => {
   for (let k = 0; k < document.querySelectorAll("th").length && k < 8; k++) {
     const cell = document.createElement("td"); cell.textContent = "123.4, 567.8"; row.append(cell);
   }
-  row.firstChild.className = "silent"; document.querySelector("tbody").append(row);
+  row.firstChild.className = "poor"; document.querySelector("tbody").append(row);
 }"""
 
 

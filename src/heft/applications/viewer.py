@@ -24,7 +24,7 @@ from heft.applications.inputs import Inputs
 from heft.arrays import Array
 from heft.display import ellipsoid, ends
 from heft.dynamics import PRISMATIC, Link, body_poses
-from heft.errors import InputError, InvalidRecording, InvalidSetting, install
+from heft.errors import InputError, InvalidRecording, InvalidSetting, optional_library
 from heft.files import xml
 from heft.information import frame_change, matrix_of_rpy, quaternion_of_matrix
 from heft.interrupts import stopped_by_signals
@@ -231,16 +231,7 @@ def require_viewer() -> Any:
     Raises:
         InputError: If it is not installed.
     """
-    try:
-        import viser
-    except ImportError as problem:
-        raise InputError(
-            "the viewer is not installed",
-            argument="heft view",
-            got=str(problem),
-            cure=install("view"),
-        ) from problem
-    return viser
+    return optional_library("viser", "the viewer is not installed", "view", "heft view", InputError)
 
 
 def serve(

@@ -24,22 +24,20 @@
     const mixed = (a, b) => a.map ? a.map((v, i) => mixed(v, b[i])) : a + share * (b - a);
     return mixed(values[k], values[above]);
   };
+  const style = (tint, wide, alpha = 1) => { pen.strokeStyle = pen.fillStyle = tint; pen.lineWidth = wide; pen.globalAlpha = alpha; };
+  const stroke = (some) => { pen.beginPath(); some.forEach(([x, y]) => pen.lineTo(x, y)); pen.stroke(); };
+  const dotted = ([x, y], radius) => { pen.beginPath(); pen.arc(x, y, radius, 0, 7); pen.fill(); };
   const draw = () => {
-    const width = canvas.clientWidth, height = canvas.clientHeight, scale = window.devicePixelRatio || 1;
+    const [, width, height] = prepare(canvas);
     if (!width) return;
-    canvas.width = Math.round(width * scale); canvas.height = Math.round(height * scale);
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.font = "12px system-ui, sans-serif"; pen.lineCap = pen.lineJoin = "round";
+    pen.lineCap = pen.lineJoin = "round";
     const ink = getComputedStyle(canvas).color;  // the page's own: light or dark, whatever it is
     const shown = Object.fromEntries(boxes.map((b) => [b.name, b.checked]));
     const tints = Object.fromEntries(boxes.map((b) => [b.name, getComputedStyle(b.parentNode).color]));
     const tall = torques ? height - 84 : height, now = at(points, moment);
     const size = (time[1] ? 0.46 : 0.38) * zoom * Math.min(width / reach[0], tall / reach[1]);
     const on = (p) => { const [x, y, z] = turned(p); return [width / 2 + size * x, tall / 2 - size * y, z]; };
-    const style = (tint, wide, alpha = 1) => { pen.strokeStyle = pen.fillStyle = tint; pen.lineWidth = wide; pen.globalAlpha = alpha; };
-    const stroke = (some) => { pen.beginPath(); some.forEach(([x, y]) => pen.lineTo(x, y)); pen.stroke(); };
     const way = (some) => stroke(some.map(on));
-    const dotted = ([x, y], radius) => { pen.beginPath(); pen.arc(x, y, radius, 0, 7); pen.fill(); };
     style(ink, 1, 0.35); way(path);
     style("#e5484d", 2.5, 0.8); marked.forEach(([a, b]) => way(path.slice(a, b)));
     if (trace !== null) {
@@ -67,56 +65,52 @@
       style(ink, 1, 0.7); stroke([[34, tall - 34], [34 + x, tall - 34 - y]]);
       pen.textAlign = "center"; pen.textBaseline = "middle"; pen.fillText(name, 34 + 1.3 * x, tall - 34 - 1.3 * y);
     });
-    if (shown.names && shown.after) names(now, on, width, tall, ink, style, stroke);
-    if (torques) bars(width, height - 15, ink, shown, tints, style);
+    if (shown.names && shown.after) names(now, on, width, tall, ink);
+    if (torques) bars(width, height - 15, ink, shown, tints);
     if (!slider) return;
     output.textContent = `${moment.toFixed(2)} s`;
     slider.value = moment;
   };
+  const turns = Array.from({ length: 49 }, (_, k) => [Math.cos(k * Math.PI / 24), Math.sin(k * Math.PI / 24)]);
   // An ellipsoid that is seen from far away has an ellipse as its outline.
   const ellipsoid = (body, [x, y], axes, tint) => {
     let xx = 0, xy = 0, yy = 0;
     for (const [a, b] of axes) { xx += a * a; xy += a * b; yy += b * b; }
     const mean = (xx + yy) / 2, half = Math.hypot((xx - yy) / 2, xy);
-    pen.strokeStyle = pen.fillStyle = tint; pen.lineWidth = 1.3; pen.globalAlpha = 1;
+    style(tint, 1.3);
     if (body.role === "before") pen.setLineDash([4, 3]);
     pen.beginPath();
     pen.ellipse(x, y, Math.sqrt(mean + half), Math.sqrt(Math.max(mean - half, 0)), 0.5 * Math.atan2(2 * xy, xx - yy), 0, 7);
+    pen.stroke();
     if (body.role === "after") { pen.globalAlpha = 0.1 + 0.35 * body.seen; pen.fill(); }
-    pen.globalAlpha = 1; pen.stroke();
-    pen.lineWidth = 0.6; pen.globalAlpha = 0.7;
-    for (const [i, j] of [[0, 1], [1, 2], [0, 2]]) {
-      pen.beginPath();
-      for (let k = 0; k <= 48; k++) {
-        const c = Math.cos(k * Math.PI / 24), s = Math.sin(k * Math.PI / 24);
-        pen.lineTo(x + c * axes[i][0] + s * axes[j][0], y + c * axes[i][1] + s * axes[j][1]);
-      }
-      pen.stroke();
+    style(tint, 0.6, 0.7);
+    for (const [[ax, ay], [bx, by]] of [[axes[0], axes[1]], [axes[1], axes[2]], [axes[0], axes[2]]]) {
+      stroke(turns.map(([c, s]) => [x + c * ax + s * bx, y + c * ay + s * by]));
     }
     pen.setLineDash([]);
   };
   // Names stand in two columns beside the robot, each at its body's height or below the one before; of
   // what was and is, once.
-  const names = (now, on, width, height, ink, style, stroke) => {
+  const names = (now, on, width, height, ink) => {
     const after = new Set(bodies.filter((b) => b.role === "after").map((b) => b.name));
     const spots = bodies.filter((b) => b.role === "after" || !after.has(b.name))
       .map((b) => ({ name: b.name, at: on(now[b.first]) }));
     const line = 15, middle = spots.map((s) => s.at[0]).sort((a, b) => a - b)[spots.length >> 1];
-    for (const side of ["left", "right"]) {
-      const own = spots.filter((s) => (s.at[0] < middle) === (side === "left")).sort((a, b) => a.at[1] - b.at[1]);
-      const room = Math.max(0, height - (side === "left" ? 80 : 0) - line * own.length), edge = side === "left" ? 8 : width - 8;
+    for (const [side, edge, beneath, inwards] of [["left", 8, 80, 1], ["right", width - 8, 0, -1]]) {
+      const own = spots.filter((s) => s.at[0] < middle === inwards > 0).sort((a, b) => a.at[1] - b.at[1]);
+      const room = Math.max(0, height - beneath - line * own.length);
       let y = -Infinity;
       pen.textAlign = side; pen.textBaseline = "middle";
       own.forEach((s, k) => {
         y = Math.min(room + line * (k + 0.5), Math.max(y + line, s.at[1]));
         style(ink, 0.6); pen.fillText(s.name, edge, y, width / 2 - 16);
         const beside = Math.min(pen.measureText(s.name).width, width / 2 - 16) + 4;
-        pen.globalAlpha = 0.6; stroke([[side === "left" ? edge + beside : edge - beside, y], s.at]);
+        pen.globalAlpha = 0.6; stroke([[edge + inwards * beside, y], s.at]);
       });
     }
   };
   // Each joint's torque as bars beside one another, up or down from none.
-  const bars = (width, below, ink, shown, tints, style) => {
+  const bars = (width, below, ink, shown, tints) => {
     const wide = width / torques.names.length, zero = below - 35, bar = Math.min(9, wide / 4);
     torques.names.forEach((name, j) => {
       const x = wide * (j + 0.5);

@@ -7,9 +7,8 @@ reader's light or dark.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -17,8 +16,6 @@ import numpy as np
 from heft.arrays import Array
 
 from .curves import Curve
-from .scene import Sticks
-from .templates import parts
 
 Kind = Literal["line", "broad", "dashed", "points", "band"]
 
@@ -53,6 +50,12 @@ class Plot:
     log_y: bool = False
 
     @property
+    def content(self) -> dict[str, Any]:
+        """What the script draws; its title stands above it."""
+        own = {k: v for k, v in vars(self).items() if k != "title"}
+        return {**own, "series": [vars(s) for s in self.series]}
+
+    @property
     def numbers(self) -> Table:
         """Each curve's range, where it is, and mean: what a reader needs who sees no drawing."""
         rows = []
@@ -76,57 +79,18 @@ class Table:
     head: Sequence[str]  # of the columns
     rows: Iterable[Sequence[str]]  # cells, whose first column heads the row
     marked: Collection[int] = ()  # numbers of rows in bold
+    colours: Mapping[str, str] = field(default_factory=dict)  # of cells, by their text: classes
     sums: bool = False  # whether its first column holds sums, of which long ones are folded
     shaded: bool = False  # whether its percentages are the fuller in colour the larger they are
 
 
-class Drawings:
-    """The numbers of a page's plots and scenes, as its script reads them; each array once."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[bytes, int] = {}
-        self._drawings: list[dict[str, Any]] = []
-
-    def add(self, shown: Plot | Sticks) -> int:
-        """Add the data of a plot or scene; return its index on the page.
-
-        Args:
-            shown: What is drawn; arrays that were added before are not stored again.
-        """
-        self._drawings.append(self._plot(shown) if isinstance(shown, Plot) else shown.content)
-        return len(self._drawings) - 1
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """All numbers: arrays of 32-bit floats as base64, and drawings that refer to them."""
-        arrays = [base64.b64encode(data).decode("ascii") for data in self._arrays]
-        return {"arrays": arrays, "drawings": self._drawings}
-
-    def _place(self, values: Array | None) -> int | None:
-        if values is None:
-            return None
-        data = np.asarray(values, dtype="<f4").tobytes()
-        return self._arrays.setdefault(data, len(self._arrays))
-
-    def _plot(self, plot: Plot) -> dict[str, Any]:
-        series = [
-            {**vars(s), **{k: self._place(getattr(s, k)) for k in ("x", "y", "minus", "reach")}}
-            for s in plot.series
-        ]
-        own = {k: v for k, v in vars(plot).items() if k != "title"}  # which stands above it
-        return {**own, "series": series}
-
-
-def over_time(
-    curve: Curve, start: float, title: str, group: str, label: str = "", *beside: Series
-) -> Plot:
+def over_time(curve: Curve, title: str, group: str, label: str = "", *beside: Series) -> Plot:
     """Return the plot of a measured and a predicted signal and their difference over time.
 
     Args:
-        start: Time of the plot's zero [s].
-        beside: What else is drawn, under these.
+        beside: What else is drawn, under these, over the time from the curve's first point on.
     """
-    time = curve.time - start
+    time = curve.time - curve.time[0]
     written = curve.before
     series = (
         *beside,
@@ -136,18 +100,3 @@ def over_time(
         Series("measured", "measured", time, curve.measured),
     )
     return Plot(title, "time [s]", series, group, label)
-
-
-def page(template: str, **values: object) -> str:
-    """Return a whole page; see `page_parts`."""
-    return "".join(page_parts(template, **values))
-
-
-def page_parts(template: str, **values: object) -> Iterator[str]:
-    """Return a page, part after part; the same values give the same bytes.
-
-    Args:
-        template: Path of its file within the package; extends `display/page.html.jinja`.
-        values: What it shows by name; `title` is its heading, and that of the window.
-    """
-    return parts(template, drawings=Drawings(), **values)

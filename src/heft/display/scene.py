@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from heft.models import Robot
 DIGITS = 4  # behind the point, of places in m
 ASIDE = np.array([1.0, 0.7, 0.5])  # where the reader is, if nothing says better
 SHORTEST = 1e-4  # [m], of a line worth drawing
+Role: TypeAlias = Literal["before", "after"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,7 @@ class Body:
     """A body of a scene, drawn as an ellipsoid, in F frames."""
 
     name: str  # of the link
-    role: Literal["before", "after"]  # its colour, and the box that hides it
+    role: Role  # its colour, and the box that hides it
     centre: Array  # shape (3,) or (F, 3) [m]
     axes: Array  # semi-axes as rows, shape (3, 3) or (F, 3, 3) [m]
     seen: float = 1.0  # relative reduction of the prior's variance by the data, 0 to 1
@@ -157,22 +158,24 @@ def bones(robot: Robot, poses: Array) -> Array:
     return np.moveaxis(lines.reshape(len(long), *poses.shape[:-3], 6), 0, -2)
 
 
-def placed(link: Link, poses: Array, parameters: Array) -> tuple[Array, Array] | None:
-    """Return the `ellipsoid` of a body where its link is, in the world.
+def placed(
+    link: Link, poses: Array, parameters: Array, role: Role, name: str = "", seen: float = 1.0
+) -> list[Body]:
+    """Return the `ellipsoid` of a body where its link is, in the world; none where no mass is.
 
     Args:
         poses: Of the robot's bodies, shape (..., bodies, 4, 4).
         parameters: π in the link's frame, shape (10,) [kg, kg·m, kg·m²].
+        role: As of `Body`, as `seen` is.
+        name: If not that of the link.
     """
     shape = ellipsoid(parameters)
     if shape is None:
-        return None
-    com, axes = shape
+        return []
     turned = poses[..., link.body, :3, :3]
-    place = link.translation + link.rotation @ com
-    return turned @ place + poses[..., link.body, :3, 3], axes @ link.rotation.T @ np.swapaxes(
-        turned, -1, -2
-    )
+    centre = turned @ (link.translation + link.rotation @ shape[0]) + poses[..., link.body, :3, 3]
+    axes = shape[1] @ link.rotation.T @ np.swapaxes(turned, -1, -2)
+    return [Body(name or link.name, role, centre, axes, seen)]
 
 
 def ellipsoid(parameters: Array) -> tuple[Array, Array] | None:

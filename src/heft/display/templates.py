@@ -10,11 +10,14 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from heft import __version__
 from heft.errors import visible, visible_lines
 
 from .text import count_terms, split_sum
@@ -25,6 +28,37 @@ if TYPE_CHECKING:
 
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 JSON: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+
+
+class Drawings:
+    """The numbers of a page's plots and scenes, as its script reads them; each array once."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[bytes, int] = {}
+        self._drawings: list[dict[str, Any]] = []
+
+    def add(self, content: Mapping[str, Any]) -> int:
+        """Add the content of a `Plot` or `Sticks`; return its index on the page.
+
+        Args:
+            content: Arrays of its series that were added before are not stored again.
+        """
+        own = dict(content)
+        if "series" in own:
+            own["series"] = [{k: self._place(v) for k, v in s.items()} for s in own["series"]]
+        self._drawings.append(own)
+        return len(self._drawings) - 1
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """All numbers: arrays of 32-bit floats as base64, and drawings that refer to them."""
+        arrays = [base64.b64encode(data).decode("ascii") for data in self._arrays]
+        return {"arrays": arrays, "drawings": self._drawings}
+
+    def _place(self, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        return self._arrays.setdefault(value.astype("<f4").tobytes(), len(self._arrays))
 
 
 def render(template: str, **values: object) -> str:
@@ -38,11 +72,13 @@ def parts(template: str, **values: object) -> Iterator[str]:
     Args:
         template: Path of its file within the package, such as `display/page.html.jinja`; of one
             in another package after its name and a colon.
-        values: What it shows by name; a name that it needs and does not find raises
-            `jinja2.UndefinedError`.
+        values: What it shows by name, beside `drawings`, which gathers the numbers of its plots and
+            scenes, and `version`; a name that it does not find raises `jinja2.UndefinedError`.
     """
     package, _, path = template.rpartition(":")
-    return _environment(package or "heft").get_template(path).generate(values)
+    return (
+        _environment(package or "heft").get_template(path).generate(drawings=Drawings(), **values)
+    )
 
 
 @cache
@@ -61,6 +97,7 @@ def _environment(package: str = "heft") -> Environment:
     made.policies["json.dumps_kwargs"] = JSON
     made.policies["json.dumps_function"] = _dumped
     made.globals |= {
+        "version": __version__,
         "asset": _asset,
         "policy": _policy,
         "split_sum": split_sum,

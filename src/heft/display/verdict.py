@@ -7,6 +7,8 @@ from typing import Any
 
 from heft.information import Check
 
+from .page import Table
+
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗"}
 COLOURS = {"pass": "good", "warn": "usable", "fail": "poor"}
 
@@ -30,11 +32,24 @@ def not_passed(checks: Sequence[Check]) -> list[str]:
 def for_page(checks: Sequence[Check]) -> dict[str, Any]:
     """Return what a page needs to show checks, by the names that templates use."""
     ordered = judged(checks)
-    first = ordered[0] if ordered and ordered[0].status != "pass" else None
+    wrong = [c for c in ordered if c.status != "pass"]
     return {
-        "not_passed": [c for c in ordered if c.status != "pass"],
-        "passed": [c for c in ordered if c.status == "pass"],
-        "first": first,
-        "words": {"pass": "pass", "warn": "warning", "fail": "fail"},
+        "not_passed": _table(wrong),
+        "passed": _table(ordered[len(wrong) :]),
+        "first": wrong[0] if wrong else None,
         "colours": COLOURS,
     }
+
+
+def _table(checks: Sequence[Check]) -> Table:
+    rows = [
+        [
+            c.name,
+            *("–" if c.is_fault else f"{v:.3g}" for v in (c.value, c.limit)),
+            {"warn": "warning"}.get(c.status, c.status),
+            c.message,
+        ]
+        for c in checks
+    ]
+    head = ("check", "value", "limit", "verdict", "meaning")
+    return Table("", head, rows, colours={**COLOURS, "warning": COLOURS["warn"]})

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from heft import __version__
-from heft.display import Plot, Series, Table, table
+from heft.display import Plot, Series, Table, render, table
 from heft.display import page as display_page
 
 from . import candidates
@@ -89,7 +88,7 @@ def text(found: Sequence[Summary], real: Outcome | None) -> str:
 
 def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Outcome | None) -> str:
     """Return the page: a table and figures of each robot."""
-    return display_page.page(
+    return render(
         "heft_methods:bench/report.html.jinja",
         title="Estimators on the same data",
         robots=[
@@ -105,7 +104,6 @@ def page(names: Sequence[str], guesses: int, found: Sequence[Summary], real: Out
         estimators=[(n, candidates.summary(n)) for n in names],
         noise=[(n, f"{level.encoder:g}", f"{level.torque:.1%}") for n, level in NOISE.items()],
         guesses=guesses,
-        version=__version__,
     )
 
 

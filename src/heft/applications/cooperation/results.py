@@ -11,7 +11,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Body, Plot, Series, Sticks, ellipsoid, page, rounded, solids, table
+from heft.display import Body, Plot, Series, Sticks, ellipsoid, render, rounded, solids, table
 from heft.display import Table as ShownTable
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import json_text, new_folder, require_own
@@ -610,18 +610,17 @@ def _page(team: TeamFound) -> str:
         for (b, a), (R, t) in team.poses().items()
     ]
     of_poses = ("of", "in the frame of", "origin [mm]", "rotation vector [°]")
-    return page.page(
+    return render(
         "applications/cooperation/report.html.jinja",
         title="A load that several robots hold",
         loads=ShownTable("The load at the end, in each robot's own frame", head, rows),
         poses=ShownTable("Where neighbours hold it", of_poses, poses),
-        answer=_answer(team),
+        weighed=_answer(team),
         picture=_picture(team),
         plots=[] if team.verdict == "poor" else list(_plots(team)),
         changes=[f"{t:.2f}" for t in team.changes],
         remarks=team.remarks(),
         method=team.method,
-        version=__version__,
     )
 
 

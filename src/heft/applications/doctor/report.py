@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from heft import __version__
 from heft.arrays import Array
-from heft.display import Curve, Plot, Series, Table, page, rounded
+from heft.display import Curve, Plot, Series, Table, render, rounded
 from heft.information import Finding
 from heft.recordings import Recording
 
@@ -62,7 +61,7 @@ def html(diagnosis: Diagnosis) -> str:
         ]
         for name, f in diagnosis.logs
     ]
-    return page.page(
+    return render(
         "applications/doctor/report.html.jinja",
         title="Is this log any good?",
         verdict=verdict_of(diagnosis),
@@ -79,7 +78,6 @@ def html(diagnosis: Diagnosis) -> str:
         ),
         logs=Table("", head, facts),
         notes=diagnosis.notes,
-        version=__version__,
     )
 
 

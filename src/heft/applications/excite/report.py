@@ -13,7 +13,7 @@ import numpy as np
 
 from heft import __version__
 from heft.applications.inputs import Inputs
-from heft.display import Plot, Series, Table, animation, page, table
+from heft.display import Plot, Series, Table, animation, render, table
 from heft.errors import install, spelt
 from heft.excitation import Certificate
 from heft.files import json_text, new_folder, require_own
@@ -147,11 +147,11 @@ def page_of(excited: Excited) -> str:
     lap = excited.joint_trajectory(animation.FRAMES_PER_SECOND)
     end = int(np.searchsorted(lap.time, excited.trajectory.duration, "right"))
     played = JointTrajectory(lap.joints, lap.time[:end], lap.position[:end])
-    return page.page(
+    return render(
         "applications/excite/report.html.jinja",
         title=f"Excitation of {excited.planned.robot.name}",
         motion=replace(animation.sticks(excited.planned.robot, played), title="The motion, played"),
-        worst=replace(
+        least=replace(
             predictions,
             caption=_predictions_head(excited),
             rows=[[p.expression, *_cells(p), p.unit] for p in counted[:WORST]],
@@ -166,7 +166,6 @@ def page_of(excited: Excited) -> str:
         remarks=excited.planned.remarks,
         interrupted=made.interrupted,
         settings=_settings(excited),
-        version=__version__,
     )
 
 

@@ -16,8 +16,7 @@ import numpy as np
 import heft
 from heft.arrays import Array
 from heft.certainty import Change, ChangeSearch, DayToDay, Series, discoveries
-from heft.display import Table, rounded, table
-from heft.display import page as pages
+from heft.display import Table, parts, rounded, table
 from heft.engine import one_blas_thread
 from heft.errors import InvalidSetting
 from heft.estimators import TypeLaw
@@ -648,16 +647,20 @@ def page(fleet: Fleet) -> Iterator[str]:
         if t.law is not None
     }
     head = ("quantity", "mean", "scatter between robots", "unit")
-    return pages.page_parts(
+    return parts(
         "applications/fleet/page.html.jinja",
         title="Fleet",
-        version=heft.__version__,
         counts=fleet.counts,
         types={name: Table("", head, laws.get(name, [])) for name in fleet.types},
         robots=(_shown(fleet, findings) for findings in fleet.robots),
-        misfiled=fleet.misfiled,
-        due=_overdue(fleet),
-        refused=fleet.refused,
+        wrong=(
+            (
+                "Robots under a wrong type",
+                [f"{m.robot}, filed under {m.type}, {m.sentence}" for m in fleet.misfiled],
+            ),
+            ("Logs that are due", [f"{robot}, {kind}: {w}" for kind, robot, w in _overdue(fleet)]),
+        ),
+        refused=[f"{r.log}: {r.reason}" for r in fleet.refused],
         blind=[name for name, t in fleet.types.items() if not t.warmth],
         unknown=WARMTH_UNKNOWN,
     )
@@ -668,7 +671,7 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
     answer = findings.answer
     quantities = fleet.types[answer.type].its.told[0]
     changed = {d.joint for d in findings.drifts if d.stands}
-    joints, units = [], dict[str, dict[str, None]]()
+    joints, units = list[tuple[bool, list[str], tuple[str, str]]](), dict[str, dict[str, None]]()
     for name in dict.fromkeys(q.joint for q in quantities if q.joint):
         places = {q.kind: k for k, q in enumerate(quantities) if q.joint == name}
         value, room = answer.whole.values, NORMAL * answer.whole.std
@@ -679,11 +682,12 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
         k = places["friction"]
         with_type, wide = float(findings.values[k]), NORMAL * float(findings.std[k])
         cells.append(f"{rounded(with_type, wide)} ± {wide:.2g}")
-        line, band = _spark(_days(answer), answer.values[:, k], answer.std[:, k])
-        joints.append(
-            {"name": name, "cells": cells, "line": line, "band": band, "changed": name in changed}
-        )
-    joints.sort(key=lambda j: not j["changed"])
+        spark = _spark(_days(answer), answer.values[:, k], answer.std[:, k])
+        joints.append((name in changed, [name, *cells], spark))
+    joints.sort(key=lambda joint: not joint[0])
+    rows, sparks = [row for _, row, _ in joints], [spark for *_, spark in joints]
+    kinds = [f"{kind} [{' or '.join(own)}]" for kind, own in units.items()]
+    head = ("joint", *kinds, "with its type", "day by day")
     return {
         "type": answer.type,
         "robot": answer.robot,
@@ -691,8 +695,8 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
         "logs": sum(answer.logs),
         "said": _attention(findings),
         "due": findings.due.reasons,
-        "joints": joints,
-        "head": [f"{kind} [{' or '.join(own)}]" for kind, own in units.items()],
+        "joints": Table(f"joints of {answer.robot}", head, rows, range(len(changed))),
+        "sparks": sparks,
     }
 
 

@@ -1,20 +1,14 @@
 "use strict";
 // The filter is the address behind `#`, so that a view can be sent to somebody.
-const filter = document.getElementById("filter");
-const robots = [...document.querySelectorAll(".robot")];
+const filter = document.getElementById("filter"), robots = [...document.querySelectorAll(".robot")];
 const show = () => {
-  const asked = new URLSearchParams(location.hash.slice(1));
-  for (const name of ["type", "robot"]) filter.elements[name].value = asked.get(name) || "";
-  filter.elements.only.checked = asked.get("only") === "1";
-  const part = (asked.get("robot") || "").toLowerCase();
-  let count = 0;
-  for (const robot of robots) {
-    const { type, robot: name, attention } = robot.dataset;
-    robot.hidden = (asked.get("type") && type !== asked.get("type"))
-      || !name.toLowerCase().includes(part) || (asked.get("only") === "1" && !attention);
-    count += !robot.hidden;
+  const { type = "", robot = "", only } = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  filter.type.value = type; filter.robot.value = robot; filter.only.checked = only === "1";
+  for (const one of robots) {
+    const own = one.dataset, named = own.robot.toLowerCase().includes(robot.toLowerCase());
+    one.hidden = !named || (type && type !== own.type) || (only === "1" && !own.attention);
   }
-  document.getElementById("shown").textContent = `${count} of ${robots.length}`;
+  document.getElementById("shown").textContent = `${robots.filter((one) => !one.hidden).length} of ${robots.length}`;
 };
 filter.addEventListener("input", () => {
   const given = [...new FormData(filter)].filter(([, value]) => value);

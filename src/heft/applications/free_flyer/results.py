@@ -18,7 +18,7 @@ from heft.display import (
     Series,
     Sticks,
     Table,
-    page,
+    render,
     rounded,
     seen_from,
     table,
@@ -233,7 +233,7 @@ def page_of(identified: IdentifiedFlyer) -> str:
         Table(title, head, [] if poor else _numbers(own, identified.given))
         for title, own in identified._bodies
     )
-    return page.page(
+    return render(
         "applications/free_flyer/report.html.jinja",
         title=f"What {identified.flyer.name} grasped",
         mass=rounded(result.load.numbers["mass"].value, result.load.numbers["mass"].std),
@@ -247,7 +247,6 @@ def page_of(identified: IdentifiedFlyer) -> str:
         flight=_sticks(identified),
         saturated=f"{identified.flyer.actuators.saturation(identified.flight.commands):.1%}",
         **verdict.for_page(result.checks),
-        version=__version__,
     )
 
 

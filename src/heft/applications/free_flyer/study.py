@@ -17,7 +17,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Plot, Series, Table, page, table
+from heft.display import Plot, Series, Table, render, table
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.excitation import DesignSettings
 from heft.files import (
@@ -299,13 +299,12 @@ def _page(study: Study) -> str:
         mass = f"{study.loads[r.load].mass:g}"
         rows.append([motion, mass, f"{r.saturation:.1%}", str(r.harmonics), *errors])
     head = ("motion", "load [kg]", "saturated", "n*", *(f"{m}: % / kg·m² / mm" for m in METHODS))
-    return page.page(
+    return render(
         "applications/free_flyer/study.html.jinja",
         title=f"What {study.body} grasped: {len(study.runs)} flights",
         runs=Table("All flights in order of saturation", head, rows),
         plots=list(_plots(study)),
         gaps=list(_gaps(study)),
-        version=__version__,
     )
 
 

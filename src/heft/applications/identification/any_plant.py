@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
-from heft import __version__
-from heft.display import Plot, Table, Trace, over_time, page, rounded, table, verdict
+from heft.display import Plot, Table, Trace, over_time, render, rounded, table, verdict
 from heft.fit import NORMAL, PlantIdentification
 
 from .report import spectra
@@ -43,7 +40,7 @@ def html(result: PlantIdentification[Any]) -> str:
     expressions = result.problem.base.expressions()
     described = zip(expressions, base.values, base.std, base.labels.units, strict=True)
     units = {c.name: c.unit for c in result.problem.plant.channels}
-    return page.page(
+    return render(
         "applications/identification/plant_report.html.jinja",
         title=f"{plant}: what was identified",
         verdict=result.verdict,
@@ -65,7 +62,6 @@ def html(result: PlantIdentification[Any]) -> str:
         delay=result.problem.delay,
         cutoff=result.problem.corner,
         strength=settings.consistent.strength,
-        version=__version__,
     )
 
 
@@ -79,4 +75,4 @@ def _plots(trace: Trace, units: Mapping[str, str], logs: int) -> Iterator[Plot]:
     for curve in trace.curves:
         shown = curve.thinned(20_000 // max(logs * len(trace.curves), 1))  # of all curves over time
         title = f"{trace.path}: {curve.name} [{units[curve.name]}]"
-        yield over_time(shown, float(np.nanmin(shown.time)), title, f"time {trace.path}")
+        yield over_time(shown, title, f"time {trace.path}")

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from heft import __version__
 from heft.arrays import Array
-from heft.display import Plot, Series, Table, page, rounded, table
+from heft.display import Plot, Series, Table, render, rounded, table
 from heft.fit import NORMAL
 
 from .comparison import ALARM, Change, Comparison, Curves, Kind
@@ -56,7 +55,7 @@ def text(compared: Comparison) -> str:
 
 def html(compared: Comparison) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
-    return page.page(
+    return render(
         "applications/identification/compare_report.html.jinja",
         title=f"{compared.robot}: what changed",
         changed=any(c.clear for c in compared.changes),
@@ -67,7 +66,6 @@ def html(compared: Comparison) -> str:
         kinds=[_of_kind(compared, kind, title) for kind, title in _titles(compared).items()],
         suspect=_suspect(compared),
         rule=RULE.format(marked="In bold, and first,", count=len(compared.changes)),
-        version=__version__,
     )
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heft import __version__
 from heft.applications.inputs import check_command, stated
 from heft.arrays import Array
 from heft.display import (
@@ -28,8 +27,8 @@ from heft.display import (
     Trace,
     bones,
     over_time,
-    page,
     placed,
+    render,
     solids,
     table,
     verdict,
@@ -255,7 +254,7 @@ def html(result: Identification) -> str:
     stated, robot = content(result), result.problem.plant.robot
     settings = [*_flat(settings_entry(result)), *_limits(result.settings.limits)]
     files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in result.inputs]
-    return page.page(
+    return render(
         "applications/identification/report.html.jinja",
         title=f"{robot.name}: what it weighs",
         # what it says at once
@@ -291,7 +290,6 @@ def html(result: Identification) -> str:
         command=command(result),
         files=Table("Files", ("role", "file", "sha256"), files),
         settings=Table("", ("setting", "value"), settings),
-        version=__version__,
         corner=f"{result.problem.corner:.4g}",
         strength=f"{result.consistent.strength:g}",
         structure=robot.structure_hash(),
@@ -390,16 +388,16 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
         title = f"{curve.name}: rms {_rms_error(trace, c, unit)}"
         label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
         # 65 000 points over all curves of a page, of 27 bytes each: it has 3 MB at most
-        shown, start = curve.thinned(65_000 // drawn), float(trace.curves[0].time[0])
+        shown = curve.thinned(65_000 // drawn)
         bands: list[Series] = []
         if curve.name in reach:
             wide = np.interp(shown.time, trace.moments.time, reach[curve.name])
-            middle = (shown.time - start, shown.predicted)
+            middle = (shown.time - shown.time[0], shown.predicted)
             bands += [
                 Series("predicted, 95 %", "predicted", *middle, "band", reach=wide),
                 Series("residual, 95 %", "after", *middle, "band", shown.predicted, wide),
             ]
-        yield over_time(shown, start, title, f"time {number}", label, *bands)
+        yield over_time(shown, title, f"time {number}", label, *bands)
 
 
 def _reach(result: Identification, trace: Trace) -> dict[str, Array]:
@@ -450,15 +448,11 @@ def _scene(result: Identification) -> Sticks:
             f", as {Path(trace.path).name} moves them; torque by model file, measured, identified"
         )
     poses = np.array([body_poses(robot.tree, q) for q in position])
-    bodies = []
+    bodies = list[Body]()
     for k, link in enumerate(links):
         seen = stated_numbers(result.consistent, 10 * k)["mass"].share
-        for role, ten in (("before", link.written), ("after", tens[link.name])):
-            if role == "before" and not link.given:
-                continue
-            shape = placed(link, poses, ten)
-            if shape is not None:
-                bodies.append(Body(link.name, role, *shape, seen))  # type: ignore[arg-type]
+        bodies += placed(link, poses, link.written, "before", seen=seen) if link.given else []
+        bodies += placed(link, poses, tens[link.name], "after", seen=seen)
     return solids(title, bones(robot, poses), bodies, time, torques)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from heft import __version__
 from heft.arrays import Array
 from heft.display import (
     Body,
@@ -19,8 +18,8 @@ from heft.display import (
     bones,
     ellipsoid,
     over_time,
-    page,
     placed,
+    render,
     rounded,
     solids,
     verdict,
@@ -53,7 +52,7 @@ def html(payload: Payload) -> str:
     numbers += [
         [f"gain of {j}", rounded(*g), f"{g[1]:.2g}", "N·m/A"] for j, g in payload.gains.items()
     ]
-    return page.page(
+    return render(
         "applications/payload/report.html.jinja",
         title=f"Load in {payload.frame}",
         mass=rounded(payload.mass, payload.mass_std),
@@ -72,7 +71,7 @@ def html(payload: Payload) -> str:
         frame=payload.frame,
         settings=() if why else tuple(settings(payload)),
         why=why,
-        notes=payload.notes,
+        notes=[f"{n.name}: {n.message}" for n in payload.notes],
         plots=plots,
         beside=[("before", "robot without the load (dashed)")] * isinstance(source, Carried),
         files=Table(
@@ -81,7 +80,6 @@ def html(payload: Payload) -> str:
             [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in payload.inputs],
         ),
         kind=payload.settings.get("kind", "live weighing"),
-        version=__version__,
     )
 
 
@@ -128,27 +126,26 @@ def _of_joints(carried: Carried) -> tuple[Sticks, list[Plot], str]:
 
 
 def _torque(loaded: Curve, alone: Curve, unit: str, log: str) -> Plot:
-    start = float(loaded.time[0])
     label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-    other = Series("without the load", "before", alone.time - start, alone.predicted, "dashed")
-    return over_time(loaded, start, loaded.name, f"time {log}", label, other)
+    other = Series(
+        "without the load", "before", alone.time - alone.time[0], alone.predicted, "dashed"
+    )
+    return over_time(loaded, loaded.name, f"time {log}", label, other)
 
 
 def _holding(robot: Robot, pose: Array, carried: Carried) -> Sticks:
     """Return the robot as a log found it, with the model file's links and the load."""
-    poses, bodies = body_poses(robot.tree, pose), []
+    poses = body_poses(robot.tree, pose)
+    carriers = [link for link in robot.links if link.name == carried.frame]
+    loads = [b for link in carriers for b in placed(link, poses, carried.ten, "after", "load")]
+    given = [link for link in robot.links if link.given and link.body >= 0]
+    bodies = [b for link in given for b in placed(link, poses, link.written, "before")]
     lines = [*bones(robot, poses)]
-    for link in robot.links:
-        own = [("before", link.written)] if link.given and link.body >= 0 else []
-        for role, ten in [*own, *([("after", carried.ten)] if link.name == carried.frame else [])]:
-            shape = placed(link, poses, ten)
-            name = link.name if role == "before" else "load"
-            if role == "after" and shape is not None:  # seen where there is next to no inertia, too
-                begin = poses[link.body][:3, :3] @ link.translation + poses[link.body][:3, 3]
-                lines.append(np.concatenate([begin, shape[0]]))
-            if shape is not None:
-                bodies.append(Body(name, role, *shape))  # type: ignore[arg-type]
-    return solids(f"The load at {carried.frame}", np.array(lines), bodies)
+    for link, load in zip(carriers, loads, strict=False):
+        # seen where there is next to no inertia, too
+        begin = poses[link.body] @ [*link.translation, 1.0]
+        lines.append(np.concatenate([begin[:3], load.centre]))
+    return solids(f"The load at {carried.frame}", np.array(lines), [*bodies, *loads])
 
 
 def _of_sensor(payload: Payload, load: Weighed) -> tuple[Sticks | None, list[Plot], str]:
@@ -160,7 +157,6 @@ def _of_sensor(payload: Payload, load: Weighed) -> tuple[Sticks | None, list[Plo
     plots = [
         over_time(
             Curve(name, time, wrench[:, k], predicted[:, k]).thinned(DRAWN_POINTS // len(CHANNELS)),
-            float(time[0]),
             name,
             "time",
             f"{name} [{CHANNEL_UNITS[k]}]",

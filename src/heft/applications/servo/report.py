@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from heft import __version__
 from heft.arrays import Array
-from heft.display import Curve, Table, over_time, page
+from heft.display import Curve, Table, over_time, render
 
 POINTS = 20_000  # of all curves
 
@@ -29,11 +28,8 @@ def page_of(
         followed: What the curves are, which are named with their units.
         notes: What the logs do not tell.
     """
-    plots = [
-        over_time(c.thinned(POINTS // len(curves)), float(np.nanmin(c.time)), c.name, "time")
-        for c in curves
-    ]
-    return page.page(
+    plots = [over_time(c.thinned(POINTS // len(curves)), c.name, "time") for c in curves]
+    return render(
         "applications/servo/report.html.jinja",
         title=title,
         opening=opening,
@@ -41,7 +37,6 @@ def page_of(
         followed=followed,
         plots=plots,
         notes=notes,
-        version=__version__,
     )
 
 
