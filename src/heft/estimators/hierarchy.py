@@ -27,7 +27,7 @@ USUAL = 1.8  # deviations from the mean, beyond which a robot is odd and its pri
 class TypeLaw:
     """The law of a type's numbers."""
 
-    most: ClassVar[int] = 200  # robots, which are enough to learn from
+    most: ClassVar[int] = 100  # robots, which are enough to learn from
     mean: Array  # μ, shape (q,)
     mean_std: Array  # its standard deviation, shape (q,)
     scatter: Array  # standard deviation between robots, the root of Λ, shape (q,)

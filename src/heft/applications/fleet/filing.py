@@ -172,11 +172,16 @@ def _residual(answer: Answer, its: Prepared) -> float:
     return float(np.exp(np.mean(np.log(answer.misfit * its.preparation.sigma))))
 
 
+def enough(answers: Shelf[RobotAnswer]) -> Shelf[RobotAnswer]:
+    """Return as many of a type's robots as its laws are learnt from."""
+    every = max(-(-len(answers.places) // TypeLaw.most), 1)
+    return replace(answers, places=answers.places[::every])
+
+
 def law_of(answers: Shelf[RobotAnswer]) -> TypeLaw | None:
     """Return the law of a type's robots; None if they are too few."""
-    every = max(-(-len(answers.places) // TypeLaw.most), 1)
-    chosen = replace(answers, places=answers.places[::every])
-    return TypeLaw.of([a.whole.values for a in chosen], [a.whole.covariance for a in chosen])
+    chosen = [(a.whole.values, a.whole.covariance) for a in enough(answers)]
+    return TypeLaw.of([value for value, _ in chosen], [covariance for _, covariance in chosen])
 
 
 def _odd(answers: Shelf[RobotAnswer]) -> list[bool]:

@@ -24,7 +24,7 @@ from heft.files import json_text, locked, new_folder, require_own, write_text
 from heft.fit import Progress, silent
 
 from .catalog import TYPES, Catalog
-from .filing import Foreign, Misfiled, foreign_days, law_of, misfiled
+from .filing import Foreign, Misfiled, enough, foreign_days, law_of, misfiled
 from .folding import Prepared, Quantity
 from .objects import in_store
 from .reading import (
@@ -224,7 +224,7 @@ def _found(
             continue
         own = replace(answers, places=[place for r, place in robots if r.its is its])
         gaps = np.concatenate([np.diff(_days(a)) for a in own])
-        scatter, warmth = _scatter(its, own)
+        scatter, warmth = _scatter(its, enough(own))
         foreign = [*foreign_days(its, own, scatter)]
         kept = [_without(own, *one) for one in zip(logs, own.places, foreign, strict=True)]
         law = law_of(replace(own, places=kept))
