@@ -11,12 +11,13 @@ demo: $(STAMP)
 	$(BIN)/heft demo --out demo-out
 
 # One more job than cores: tests of networks and processes wait. Small matrices are no work for threads
-# of their own. A file is one job's, so that what its tests share is made once.
+# of their own. A file is one job's, so that what its tests share is made once; `tests/conftest.py`
+# says which files come first.
 # Bytecode is kept, whatever the surroundings ask for: else each process that a test starts compiles
 # all of heft.
 test: $(STAMP)
 	$(BIN)/python -c 'from heft import compiled as c; c.ship(c.cache_folder(), [c.processor()])'
-	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

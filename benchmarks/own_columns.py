@@ -104,7 +104,7 @@ def elastic(case: SprungCase, kind: str, what: str) -> Iterator[Row]:
             yield Row(f"{what}: {joint}, link's encoder late by", 1e3 * delay, "ms")
 
 
-@benchmark({"ARMS": (kr300,), "SPLITS": 1, "ROWS": 500, "KINDS": KINDS[:1]})
+@benchmark({"ARMS": (kr300,), "SPLITS": 1, "ROWS": 350, "KINDS": KINDS[:1]})
 def main() -> Iterator[Row]:
     """Yield the rows."""
     for arm in ARMS:

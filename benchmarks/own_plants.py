@@ -222,7 +222,7 @@ def rows_of(
     )  # fmt: skip
 
 
-@benchmark({"seeds": 1, "DURATION": 6.0})
+@benchmark({"seeds": 1, "DURATION": 3.0})
 def main(*, seeds: int = 34, first: int = 1000) -> Iterator[Row]:
     """Yield the table.
 

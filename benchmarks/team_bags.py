@@ -110,7 +110,7 @@ def rows_of(
             )
 
 
-@benchmark({"seeds": 1, "DURATION": 6.0, "MOST": 4, "LATE": LATE[:1]}, unstored=("development",))
+@benchmark({"seeds": 1, "DURATION": 4.0, "MOST": 2, "LATE": LATE[:1]}, unstored=("development",))
 def main(*, seeds: int = 5, development: bool = False) -> Iterator[Row]:
     """Yield the rows.
 

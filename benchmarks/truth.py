@@ -436,7 +436,7 @@ def rows_of(records: Mapping[Key, Record], before: Mapping[Key, Record]) -> Iter
 
 @benchmark(
     {
-        **{"arm": ("finger",), "condition": (LIGHTLY,), "seeds": 3, "jobs": 1},
+        **{"arm": ("finger",), "condition": (LIGHTLY,), "seeds": 2, "jobs": 1},
         **{"LASTING": {"duration": 2.5, "other_duration": 2.5}, "SWEPT": (4.2,)},
         **{"FRICTION": "simple", "SLOW_MOTIONS": SLOW_MOTIONS[:2]},
     },

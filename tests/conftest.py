@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
-from itertools import chain, islice
 
 import pytest
 
-# Files with the longest tests.
-LONG = ("documentation", "benchmarks", "screens", "carried", "fleet", "free_flyer_identification")
+# Files that take longest.
+LONG = (
+    *("benchmarks", "documentation", "doctor_faults", "fleet", "plants", "real_data", "screens"),
+    *("carried", "cooperation", "cooperation_trust", "free_flyer_identification", "recovery"),
+)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -23,20 +24,10 @@ def pytest_collection() -> object:
         gc.freeze()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin each worker's share with files of long tests, so that none of these is left at the end.
-
-    Workers that are done take tests from the end of what others have.
-    """
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    early = [[i for i in items if i.path.stem == f"test_{name}"] for name in LONG]
-    others = iter([i for i in items if i.path.stem.removeprefix("test_") not in LONG])
-    shares: list[Sequence[pytest.Item]] = []
-    for k in range(workers):
-        first = list(chain.from_iterable(early[k::workers]))
-        size = (k + 1) * len(items) // workers - k * len(items) // workers
-        shares.append([*first, *islice(others, max(size - len(first), 0))])
-    items[:] = [*chain.from_iterable(shares), *others]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with files of long tests, so that none of these is left at the end."""
+    long = {path: path.stem.removeprefix("test_") in LONG for path in {i.path for i in items}}
+    items.sort(key=lambda item: not long[item.path])
 
 
 @pytest.fixture

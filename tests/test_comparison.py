@@ -51,7 +51,7 @@ class Lab:
         """Identify the robot, or a changed one, from a new log; return the folder."""
         robot = Robot.from_urdf_text(model or self.model, self.truth.robot.options)
         rng = np.random.default_rng([20, *name.encode()])  # whatever ran before
-        recording = log(truth or self.truth, 10.0, 200.0, rng, motion=motion)
+        recording = log(truth or self.truth, 10.0, 100.0, rng, motion=motion)
         results.write(identify(robot, [recording]), self.folder / name)
         return self.folder / name
 

@@ -239,7 +239,7 @@ def test_both_methods_find_the_truth_where_sensors_are_exact() -> None:
 
 @pytest.mark.parametrize("offset", [0.012, -0.15])
 def test_a_clock_that_differs_is_found_and_set(offset: float) -> None:
-    team = replace(SHORT, noise=TeamNoise(0.02, 0.02, 0.1, 0.1, 0.1), duration=20.0).run(9)
+    team = replace(SHORT, noise=TeamNoise(0.02, 0.02, 0.1, 0.1, 0.1), duration=14.0).run(9)
     one, other, third = signals(team)
     late = replace(other, time=other.time + offset)
     found = clock_offset(*windows_of([one, late]))
@@ -355,7 +355,7 @@ def test_a_plane_is_told_by_what_is_in_it() -> None:
 def test_without_noise_nothing_is_off(points: bool) -> None:
     """Sums of samples stand for integrals to far beyond their second order."""
     none = TeamNoise(*[0.0] * 5)
-    team = replace(SHORT, robots=4, duration=12.0, points=points, noise=none).run(3)
+    team = replace(SHORT, robots=4, duration=6.0, points=points, noise=none).run(3)
     known = CooperativeMethod(every=1000).identify(signals(team), Graph.ring(4)).known[-1]
     truth = inertia.from_body(*team.bodies[0].seen_from(team.rotations[0], team.origins[0]))
     assert known.values is not None and np.abs(known.values - truth).max() < 1e-8
@@ -711,7 +711,7 @@ def test_a_sensor_that_repeats_itself_is_left_out_and_told(
 @pytest.mark.parametrize("name", ["angular_velocity", "velocity", "acceleration", "force"])
 def test_a_sensor_that_tells_next_to_nothing_surely_takes_no_answer_down(name: str) -> None:
     """Its noise is found to be a millionth of the others': covariances are then nearly singular."""
-    team = signals(replace(SHORT, duration=8.0).run(5))
+    team = signals(replace(SHORT, duration=5.0).run(5))
     rng = np.random.default_rng(0)
     team[1] = replace(team[1], **{name: 1e-9 * rng.normal(size=team[1].force.shape)})
     known = CooperativeMethod(every=60).identify(team, Graph.ring(3)).known

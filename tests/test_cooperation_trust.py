@@ -78,7 +78,7 @@ def squared_error(team: SimulatedTeam, known: Known) -> float:
 
 @pytest.mark.parametrize("who", [0, 3])
 def test_where_more_than_one_sensor_lies_the_others_poses_are_told_and_no_load(who: int) -> None:
-    team = replace(SHORT, robots=5).run(2)
+    team = replace(SHORT, robots=5, duration=4.0).run(2)
     read = signals(team)
     for sensor in ("angular_velocity", "velocity", "acceleration"):
         read[who] = lying(read[who], sensor, "swapped")
@@ -97,8 +97,8 @@ def test_where_more_than_one_sensor_lies_the_others_poses_are_told_and_no_load(w
 @pytest.mark.parametrize("robots", [2, 3, 5])
 def test_where_nobody_lies_nobody_is_left_out(robots: int) -> None:
     for seed in range(4):
-        team = replace(SHORT, robots=robots, duration=5.0).run(seed)
-        found = CooperativeMethod(every=10).identify(signals(team), Graph.ring(robots))
+        team = replace(SHORT, robots=robots, duration=4.0).run(seed)
+        found = CooperativeMethod(every=20).identify(signals(team), Graph.ring(robots))
         assert not any(k.doubts for k in found.known)
 
 
@@ -293,8 +293,8 @@ def test_what_a_file_knows_is_what_frames_are() -> None:
 def test_means_alone_tell_a_large_team_what_all_windows_do(untared: bool) -> None:
     large = replace(SHORT, robots=12, masses=(8.0,), noise=TeamNoise(0.05, 0.05, 0.1, 0.2, 0.05))
     offsets, squared = np.repeat([0.05, 1.0], 3) * untared, []
-    for seed in (1, 2, 3):
-        team = replace(large, duration=5.0).run(seed)
+    for seed in (1, 2):
+        team = replace(large, duration=4.0).run(seed)
         graph, read = Graph.grid(3, 4), []
         rng = np.random.default_rng(seed)
         for own in signals(team):

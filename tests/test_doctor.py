@@ -45,6 +45,7 @@ from heft.applications.doctor.settings import (
     StepAcceptance,
     StepProposals,
 )
+from heft.cli import main
 from heft.information.checks import Finding
 from heft.models.options import Options
 from heft.models.robot import Robot
@@ -588,15 +589,20 @@ def test_steps_make_up_the_correction_that_they_are_read_from(seed: int) -> None
         np.testing.assert_allclose(getattr(again, key), getattr(correction, key), rtol=1e-12)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-m", "heft", "check", *arguments]
-    return subprocess.run(call, capture_output=True, text=True, check=False)
+def test_the_command_says_so_and_exits_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["heft", "check", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0)
 
-
-def test_the_command_says_so_and_exits_by_it(tmp_path: Path) -> None:
     log, urdf = str(demo.FOLDER / "run1.parquet"), str(demo.FOLDER / "arm.urdf")
     out = tmp_path / "findings.json"
-    answer = run(log, "--robot", urdf, "--json", str(out), "--quiet")
+    call = [sys.executable, "-m", "heft", "check"]
+    call += [log, "--robot", urdf, "--json", str(out), "--quiet"]
+    answer = subprocess.run(call, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith("run1.parquet: clean") and not answer.stderr
     assert json.loads(out.read_text())["verdict"] == "clean"
@@ -605,13 +611,12 @@ def test_the_command_says_so_and_exits_by_it(tmp_path: Path) -> None:
     FAULTS["a dead sensor"][0](arrays)
     bad = tmp_path / "bad.npz"
     np.savez(bad, **arrays)
-    answer = run(str(bad), "--json", str(out), "--quiet")
-    assert answer.returncode == 1
-    first, second, *_ = answer.stdout.splitlines()
+    assert run(str(bad), "--json", str(out), "--quiet") == 1
+    first, second, *_ = capsys.readouterr().out.splitlines()
     assert "1 thing will spoil" in first and "zero effort, tau.elbow" in second
     (finding,) = json.loads(out.read_text())["findings"]
     assert finding["lines"]["options"] == "[joint.elbow]\nmeasured = false"
 
     missing = tmp_path / "missing.csv"
-    assert run(str(missing)).returncode == 2
-    assert run().returncode == 2
+    assert run(str(missing)) == 2
+    assert run() == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +31,14 @@ SLOW = {"spring": 20.0, "tool dropped": 20.0}  # [s]: what changes slowly takes 
 OTHER = {"spring": 15}  # seed: that of the others pulls where gravity does
 
 
+@cache
 def examined(log: Log, duration: float = DURATION) -> Diagnosis:
     return diagnose([faulty(log, duration).recording], robot_of(log, duration))
 
 
 @pytest.mark.parametrize("arm", ["panda", "ur5", "so101"])
 def test_nothing_is_claimed_of_a_clean_log_whatever_its_friction(arm: str) -> None:
-    assert extra(examined(Log(arm, DISTURBING, SEED, "clean")), ()) == []
+    assert extra(examined(Log(arm, DISTURBING, SEED, "clean"), DURATION), ()) == []
 
 
 # Each was once told of a fault that it does not have: of torque that its encoder's noise leaves
@@ -163,7 +165,7 @@ def test_an_identification_names_what_the_doctor_names_and_writes_no_model(
     made, robot = faulty(log, DURATION), robot_of(log, DURATION)
     found = identify(robot, [made.recording])
     write(found, tmp_path / "found")
-    wrong = [f for f in examined(log).findings if f.severity == "spoils"]
+    wrong = [f for f in examined(log, DURATION).findings if f.severity == "spoils"]
     named = {c.name: c.message for c in found.checks}
     assert all(f.message in named[f.name] for f in wrong if f.name not in JUDGED)
     model, code = ((tmp_path / "found" / n).exists() for n in ("robot.urdf", "friction.py"))

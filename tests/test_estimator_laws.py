@@ -324,7 +324,7 @@ def test_stated_deviations_are_those_of_repeated_experiments(name: str, plant: s
     Y = problem.regressor.reshape(-1, len(problem.labels))
     known = NOISE * np.linalg.cholesky(np.linalg.inv(Y.T @ Y))
     errors, oracle = [], []
-    for seed in range(12 if TABLE[name].slow else 30):
+    for seed in range(12 if TABLE[name].slow else 20):
         drawn = problem.noisy(NOISE, seed)
         found = TABLE[name].quick().fit(drawn).parameters
         assert found.covariance is not None

@@ -18,10 +18,10 @@ from heft.excitation import DesignSettings, SolverSettings
 QUICK = DesignSettings(
     duration=6.0,
     harmonics=3,
-    random=10,
+    random=6,
     starts=1,
     workers=1,
-    solver=SolverSettings(rounds=4, iterations=20),
+    solver=SolverSettings(rounds=2, iterations=10),
 )
 
 

@@ -38,10 +38,10 @@ QUICK = ExciteSettings(
     DesignSettings(
         duration=6.0,
         harmonics=3,
-        random=12,
+        random=6,
         starts=1,
         workers=1,
-        solver=SolverSettings(rounds=3, iterations=15),
+        solver=SolverSettings(rounds=2, iterations=8),
     ),
     compared=False,
 )

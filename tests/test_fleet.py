@@ -47,7 +47,7 @@ THREADS = FleetSettings("threads", 2)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a fleet of four double pendulums."""
     folder = tmp_path_factory.mktemp("robots")
-    SimulatedType("double", 10.0).write(folder, ROBOTS, DAYS)
+    SimulatedType("double", 10.0, 100.0).write(folder, ROBOTS, DAYS)
     return folder
 
 
@@ -57,6 +57,12 @@ def out(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results") / "fleet"
     identify(place, folder, THREADS)
     return folder
+
+
+def prepared(out: Path, tmp_path: Path) -> Path:
+    """Return a folder of results in which types are prepared already, by the logs of `out`."""
+    shutil.copytree(out / "types", tmp_path / "fleet" / "types")
+    return tmp_path / "fleet"
 
 
 def digests(out: Path) -> dict[str, str]:
@@ -179,8 +185,7 @@ def test_an_address_is_of_ray() -> None:
 def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
     place: Path, out: Path, tmp_path: Path
 ) -> None:
-    again = tmp_path / "fleet"
-    shutil.copytree(out / "types", again / "types")
+    again = prepared(out, tmp_path)
     command = [sys.executable, "-m", "heft", "fleet", "identify", str(place)]
     run = subprocess.Popen(
         [*command, "--out", str(again), "--jobs", "2"],
@@ -202,8 +207,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
 def test_workers_that_die_are_replaced(
     place: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = tmp_path / "fleet"
-    shutil.copytree(out / "types", again / "types")
+    again = prepared(out, tmp_path)
     made = reading.by_processes
     deaths: list[int] = []
 
@@ -321,7 +325,7 @@ def test_bad_logs_are_named_and_the_rest_goes_on(place: Path, out: Path, tmp_pat
     (own / "undated.parquet").write_bytes((own / f"{DAYS[1]}.parquet").read_bytes() + b"")
     write_table(own / "2026-03-09.parquet", {"t": np.arange(9.0), "q.other": np.zeros(9)})
     (robots / "double" / "SN2" / "2026-03-06.parquet").mkdir()
-    found = identify(robots, tmp_path / "fleet", THREADS)
+    found = identify(robots, prepared(out, tmp_path), THREADS)
     reasons = {r.log: r.reason for r in found.refused}
     assert len(reasons) == 6
     assert (
@@ -340,18 +344,18 @@ def test_bad_logs_are_named_and_the_rest_goes_on(place: Path, out: Path, tmp_pat
 
 @pytest.mark.skipif(sys.platform != "linux", reason="NO /proc: memory stays unmeasured")
 def test_many_robots_take_hardly_more_memory_than_few(place: Path, out: Path) -> None:
-    few, many = (peak_memory(*multiply(place, out, count, 12), jobs=2) for count in (20, 200))
+    few, many = (peak_memory(*multiply(place, out, count, 8), jobs=1) for count in (20, 200))
     assert few < 300.0
-    assert many - few < 8.0  # [MB], of 180 robots more
+    assert many - few < 6.0  # [MB], of 180 robots more
 
 
-def test_a_log_without_a_day_is_refused(place: Path, tmp_path: Path) -> None:
+def test_a_log_without_a_day_is_refused(place: Path, out: Path, tmp_path: Path) -> None:
     robots = tmp_path / "robots"
     shutil.copytree(place / "double" / "SN1", robots / "double" / "SN1")
     shutil.copy(place / "double" / "arm.urdf", robots / "double")
     log = robots / "double" / "SN1" / f"{DAYS[0]}.parquet"
     log.rename(log.with_name("undated.parquet"))
-    found = identify(robots, tmp_path / "fleet", THREADS)
+    found = identify(robots, prepared(out, tmp_path), THREADS)
     assert [(r.log, "its day" in r.reason) for r in found.refused] == [
         ("double/SN1/undated.parquet", True)
     ]
@@ -378,7 +382,7 @@ def test_friction_is_that_of_the_simulated_drives(place: Path, out: Path) -> Non
 
 
 def test_what_warmth_does_to_friction_is_learnt_and_taken_away(place: Path, tmp_path: Path) -> None:
-    robots, rise = tmp_path / "robots", 4e-4  # viscous friction a kelvin [N·m·s/rad/K]
+    robots, rise = tmp_path / "robots", 8e-4  # viscous friction a kelvin [N·m·s/rad/K]
     shutil.copytree(place, robots)
     joint = SimulatedType("double").simulator.arm.joints[0]
     for log in sorted(robots.glob("double/SN*/*.parquet")):
@@ -414,7 +418,7 @@ def test_where_no_temperature_is_logged_the_page_says_what_that_costs(out: Path)
     assert f"double: warmth is {stated['temperature']}" in (out / "fleet.html").read_text()
 
 
-def test_what_is_due_is_told(place: Path, tmp_path: Path) -> None:
+def test_what_is_due_is_told(place: Path, out: Path, tmp_path: Path) -> None:
     robots = tmp_path / "robots"
     shutil.copytree(place, robots)
     days = [f"2026-03-{day:02d}" for day in (1, 3, 4, 20, 21)]
@@ -426,7 +430,7 @@ def test_what_is_due_is_told(place: Path, tmp_path: Path) -> None:
         text += f'[robot.{robot}]\ntype = "double"\nlogs = "double/{robot}/*"\n'
         text += f"commissioned = {day}\n" if day else ""
     (robots / "fleet.toml").write_text(text)
-    out = tmp_path / "fleet"
+    out = prepared(out, tmp_path)
     found = identify(robots / "fleet.toml", out, THREADS)
     stated = json.loads((out / "fleet.json").read_text())
     due = {r["robot"]: r["due"] for r in stated["robots"]}
@@ -453,13 +457,15 @@ def test_history_is_read_without_heft(out: Path) -> None:
     assert all(row["low"] < row["value"] < row["high"] for row in table)
 
 
-def test_a_day_under_a_wrong_serial_is_found_and_left_out(place: Path, tmp_path: Path) -> None:
+def test_a_day_under_a_wrong_serial_is_found_and_left_out(
+    place: Path, out: Path, tmp_path: Path
+) -> None:
     robots = tmp_path / "robots"
     shutil.copytree(place, robots)
     wrong = robots / "double" / "SN2" / f"{DAYS[2]}.parquet"
     true = robots / "double" / "SN1" / f"{DAYS[2]}.parquet"
     true.rename(wrong)
-    found = identify(robots, tmp_path / "fleet", THREADS)
+    found = identify(robots, prepared(out, tmp_path), THREADS)
     foreign = {r.answer.robot: r.foreign for r in found.robots if r.foreign}
     assert [(f.day, f.like) for f in foreign.pop("SN2")] == [(DAYS[2], "SN1")]
     assert not foreign
@@ -480,7 +486,7 @@ def rewritten(place: Path, out: Path, old: str, new: str, factor: float) -> None
 
 
 def test_robots_under_a_wrong_type_are_found_and_no_part_of_it(tmp_path: Path) -> None:
-    robots, short = tmp_path / "robots", SimulatedType("double", 6.0)
+    robots, short = tmp_path / "robots", SimulatedType("double", 6.0, 100.0)
     long = replace(short, reach=1.5)
     short.write(robots, [f"A{k}" for k in range(6)], DAYS[:1])
     long.write(robots, [f"B{k}" for k in range(4)], DAYS[:1], 10)
@@ -517,7 +523,7 @@ def test_a_log_that_contradicts_its_robot_is_left_out(
     log = robots / "double" / "SN2" / f"{DAYS[4]}.parquet"
     joint = SimulatedType("double").simulator.arm.joints[1]
     scaled_torque(log, joint, 1.5, log)
-    found = identify(robots, tmp_path / "fleet", THREADS)
+    found = identify(robots, prepared(out, tmp_path), THREADS)
     foreign = {r.answer.robot: [(f.day, f.like) for f in r.foreign] for r in found.robots}
     assert foreign == {"SN2": [(DAYS[4], None)], "SN1": [], "SN3": [], "SN4": []}
 
@@ -672,11 +678,11 @@ def test_chance_is_as_often_as_it_is_stated_to_be() -> None:
 
 def test_a_warm_summer_is_no_drift_where_temperature_is_told() -> None:
     rng = np.random.default_rng(5)
-    values = drawn(120, 120, 0.5, 0.03, rng)
-    season = 10.0 * np.sin(np.arange(120) / 30.0 + rng.uniform(0.0, 6.0, (120, 1)))
+    values = drawn(90, 80, 0.5, 0.03, rng)
+    season = 10.0 * np.sin(np.arange(90) / 30.0 + rng.uniform(0.0, 6.0, (80, 1)))
     warm = season + 3.0 * rng.normal(size=values.shape)
-    values += rng.normal(-0.01, 0.001, (120, 1)) * warm  # a robot's rise is its own
-    own = [Series(np.arange(120.0), v, np.zeros(120), w) for v, w in zip(values, warm, strict=True)]
+    values += rng.normal(-0.01, 0.001, (80, 1)) * warm  # a robot's rise is its own
+    own = [Series(np.arange(90.0), v, np.zeros(90), w) for v, w in zip(values, warm, strict=True)]
     usual, laws = warmth_and_scatter({"a": own})
     assert usual is not None and 0.027 < usual.deviation < 0.033
     rise, deviation = laws["a"].mean[0], laws["a"].scatter[0]

@@ -33,8 +33,9 @@ MASS = 2.0  # of a load [kg]
 
 
 def log(name: str, stiffness: float, folder: Path, load: bool = False) -> Path:
-    """Write a log of the arm that comes with heft: a spring at its elbow, a load in its hand."""
+    """Write a log of heft's arm at 125 Hz: a spring at its elbow, a load in its hand."""
     table = pyarrow.parquet.read_table(DEMO / f"{name}.parquet")
+    table = table.take(np.arange(0, len(table), 2))
     robot = Robot.from_urdf(DEMO / "arm.urdf")
     extra = np.zeros((len(table), len(robot.joints)))
     extra[:, robot.joints.index("elbow")] = stiffness * (np.asarray(table["q.elbow"]) - 0.4)
