@@ -15,6 +15,7 @@ from heft.information import Finding
 from heft.recordings import Recording
 
 from .doctor import MARKS, Diagnosis, of_the_logs, percent, verdict_of
+from .log_statistics import runs
 
 DRAWN_POINTS = 2000  # of a signal
 FEWEST, MOST = 40, 2000  # rows to either side
@@ -155,12 +156,9 @@ def _piece(recording: Recording, signal: str, fault: str) -> Plot:
 def _worst(fault: str, x: Array) -> tuple[float, slice]:
     """Return how bad a fault is in some rows, and where it is worst."""
     if fault in RUNS:
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], RUNS[fault](x).astype(int), [0]])))
-        if not len(edges):
-            return 0.0, slice(0)
-        longest = int(np.argmax(edges[1::2] - edges[::2]))
-        begin, end = edges[2 * longest : 2 * longest + 2].tolist()
-        return float(end - begin), slice(begin, end)
+        spans = zip(*runs(RUNS[fault](x)), strict=True)
+        begin, end = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))
+        return float(end - begin), slice(int(begin), int(end))
     if fault not in STEPS or len(x) < 2:
         return 0.0, slice(0)
     steps = np.abs(np.diff(x))

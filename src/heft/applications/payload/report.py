@@ -117,7 +117,7 @@ def _of_joints(carried: Carried) -> tuple[Sticks, list[Plot], str]:
     channels = problem.plant.channels
     points = DRAWN_POINTS // max(sum(len(t.curves) for t in with_load), 1)
     plots = [
-        _torque(loaded.thinned(points), alone.thinned(points), channels[c].unit, trace.path)
+        _beside(loaded.thinned(points), alone.thinned(points), channels[c].unit, trace.path)
         for trace, other in zip(with_load, without, strict=True)
         for c, (loaded, alone) in enumerate(zip(trace.curves, other.curves, strict=True))
     ]
@@ -125,12 +125,10 @@ def _of_joints(carried: Carried) -> tuple[Sticks, list[Plot], str]:
     return _holding(robot, first.motion.position[:, 0], carried), plots, sentence
 
 
-def _torque(loaded: Curve, alone: Curve, unit: str, log: str) -> Plot:
-    label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-    other = Series(
-        "without the load", "before", alone.time - alone.time[0], alone.predicted, "dashed"
-    )
-    return over_time(loaded, loaded.name, f"time {log}", label, other)
+def _beside(loaded: Curve, alone: Curve, unit: str, log: str) -> Plot:
+    time = alone.time - alone.time[0]
+    other = Series("without the load", "before", time, alone.predicted, "dashed")
+    return over_time(loaded, loaded.name, f"time {log}", unit, other)
 
 
 def _holding(robot: Robot, pose: Array, carried: Carried) -> Sticks:
@@ -159,7 +157,7 @@ def _of_sensor(payload: Payload, load: Weighed) -> tuple[Sticks | None, list[Plo
             Curve(name, time, wrench[:, k], predicted[:, k]).thinned(DRAWN_POINTS // len(CHANNELS)),
             name,
             "time",
-            f"{name} [{CHANNEL_UNITS[k]}]",
+            CHANNEL_UNITS[k],
         )
         for k, name in enumerate(CHANNELS)
     ]
