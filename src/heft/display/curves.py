@@ -90,20 +90,14 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Rows of one log without a gap."""
+class Stretch(Moments):
+    """Rows of one log without a gap; their variance is of those that `moments` names."""
 
     recording: int  # position of the log in the problem
-    time: Array  # shape (N,) [s]
     index: NDArray[np.int64]  # rows' positions in the log, shape (N,)
-    # position, velocity: of every channel, shape (N, all channels)
-    position: Array
-    velocity: Array
     measured: Array  # of the measured channels, shape (N, channels)
     predicted: Array  # by each kind of friction, shape (kinds, N, channels)
     without_friction: Array  # effort of bodies and rotors, shape (N, channels)
-    distance: Array  # as of `Moments`, of all rows
-    variance: Array  # as of `Moments`, of rows that `moments` names
 
 
 def moments(index: NDArray[np.int64], rows: int) -> NDArray[np.intp]:

@@ -47,11 +47,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a text table, first column to the left, the others to the right."""
     cells = [list(map(visible, r)) for r in (head, *rows)]
     widths = [max(len(r[k]) for r in cells) for k in range(len(head))]
-    lines = []
-    for r in cells:
-        first, rest = (
-            r[0].ljust(widths[0]),
-            (c.rjust(w) for c, w in zip(r[1:], widths[1:], strict=True)),
-        )
-        lines.append("  ".join([first, *rest]).rstrip())
-    return "\n".join(lines)
+    sides = [str.ljust, *(str.rjust for _ in head[1:])]
+    lines = (
+        "  ".join(side(c, w) for side, c, w in zip(sides, r, widths, strict=True)) for r in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)

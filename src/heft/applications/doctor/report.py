@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.display import Curve, Plot, Series, Table, render, rounded
@@ -28,17 +29,13 @@ TAKEN_BY = {
 ROLES = ("measured", "predicted", "residual", "simple", "before", "data")
 
 
-def _still(x: Array) -> Array:
-    return np.append(False, x[1:] == x[:-1])
-
-
-def _level(x: Array) -> Array:
+def _level(x: Array) -> NDArray[np.bool_]:
     return (x == np.nanmax(x)) | (x == np.nanmin(x)) if np.isfinite(x).any() else np.isnan(x)
 
 
 # of which rows a fault is, by its name: the longest run of them is shown
-RUNS: dict[str, Callable[[Array], Array]] = {
-    "frozen": _still,
+RUNS: dict[str, Callable[[Array], NDArray[np.bool_]]] = {
+    "frozen": lambda x: np.diff(x, prepend=np.nan) == 0.0,
     "repeated times": lambda x: x == 0.0,
     "zeros between values": lambda x: x == 0.0,
     "not finite": lambda x: ~np.isfinite(x),

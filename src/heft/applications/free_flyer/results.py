@@ -337,12 +337,12 @@ def _convergence(identified: IdentifiedFlyer) -> Iterator[Plot]:
     whole = (("mass", "kg", slice(0, 1)), ("centre of mass, all axes", "m", slice(1, 4)))
     for what, unit, own in whole:
         off = np.linalg.norm(values[:, own] - values[-1, own], axis=1)[:-1]
-        curves = (
+        both = (
             Series("off the last estimate", "measured", time[:-1], np.maximum(off, 1e-6)),
             Series("σ", "predicted", time, np.linalg.norm(std[:, own], axis=1)),
         )
         title = f"Load: how sure the {what}"
-        yield Plot(title, "time [s]", curves, "time", f"[{unit}]", log_y=True)
+        yield Plot(title, "time [s]", both, "time", f"[{unit}]", log_y=True)
 
 
 def _sticks(identified: IdentifiedFlyer) -> Sticks:
