@@ -59,13 +59,15 @@ def html(diagnosis: Diagnosis) -> str:
         ]
         for name, f in diagnosis.logs
     ]
+    picture = _positions(diagnosis.recordings[0]) if diagnosis.recordings else None
     return render(
         "applications/doctor/report.html.jinja",
         title="Is this log any good?",
         verdict=verdict_of(diagnosis),
         colour="good" if worst is None else COLOURS[worst],
         facts=of_the_logs(diagnosis),
-        picture=_positions(diagnosis.recordings[0]) if diagnosis.recordings else None,
+        picture=picture,
+        drawn_as=[(s.role, s.name) for s in picture.series] if picture else [],
         findings=[_shown(diagnosis, finding) for finding in diagnosis.findings],
         marks=MARKS,
         colours=COLOURS,
@@ -83,6 +85,7 @@ def _shown(diagnosis: Diagnosis, finding: Finding) -> dict[str, Any]:
     """Return a finding by the names that the template uses."""
     return {
         **asdict(finding),
+        "message": finding.message[:1].upper() + finding.message[1:],
         "sure": "" if finding.sure is None else percent(finding.sure),
         "evidence": [_number(name, value) for name, value in finding.evidence.items()],
         "cure": finding.cure.rstrip("."),

@@ -252,6 +252,8 @@ def _behind(delay: float) -> str:
 def html(result: Identification) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     stated, robot = content(result), result.problem.plant.robot
+    errors = stated["torque_errors"]
+    totals = [percent(errors[k]["total"]) for k in ("model_file", "identified") if errors]
     settings = [*_flat(settings_entry(result)), *_limits(result.settings.limits)]
     files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in result.inputs]
     return render(
@@ -260,6 +262,7 @@ def html(result: Identification) -> str:
         # what it says at once
         verdict=result.verdict,
         held_out=bool(result.validation),
+        gain=" → ".join(totals),
         headline=_errors(stated),
         elsewhere=_elsewhere(stated),
         advice=next_motion(result, Path("identified")),
@@ -445,7 +448,8 @@ def _scene(result: Identification) -> Sticks:
         position = np.array([np.interp(time + at[0], at, q) for q in moved.T]).T
         torques = _bars(trace, time + at[0])
         title += (
-            f", as {Path(trace.path).name} moves them; torque by model file, measured, identified"
+            f", as {Path(trace.path).name} moves them; "
+            "bars: torque by model file, measured, identified"
         )
     poses = np.array([body_poses(robot.tree, q) for q in position])
     bodies = list[Body]()

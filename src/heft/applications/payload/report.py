@@ -111,8 +111,9 @@ def _of_joints(carried: Carried) -> tuple[Sticks, list[Plot], str]:
     before, after = ([s for s in scores if s.counts] for scores in errors)
     worst = max(range(len(after)), key=lambda k: after[k].total)
     sentence = (
-        f"Of the torque on {Path(after[worst].path).name} the robot without a load misses "
-        f"{100.0 * before[worst].total:.2g} %, with this one {100.0 * after[worst].total:.2g} %."
+        f"On {Path(after[worst].path).name} the robot without a load misses "
+        f"{100.0 * before[worst].total:.2g} % of the torque, with this one "
+        f"{100.0 * after[worst].total:.2g} %."
     )
     channels = problem.plant.channels
     points = DRAWN_POINTS // max(sum(len(t.curves) for t in with_load), 1)
