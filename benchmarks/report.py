@@ -79,8 +79,8 @@ def a_million(found: Identification) -> Identification:
         measured = 20.0 * wave + noise
         index = np.arange(first, first + MANY // 10)
         efforts = (measured, 20.0 * wave[None], 18.0 * wave)
-        rest = (wave[:, :0], wave[moments(index, rows), :0])
-        tracer.add(Stretch(0, time_, index, wave, wave, *efforts, *rest))
+        none = (wave[:, :0], wave[moments(index, rows), :0])
+        tracer.add(Stretch(time_, wave, wave, *none, 0, index, *efforts))
     trace = tracer.trace()
     assert trace is not None
     return replace(found, traces=(trace,))

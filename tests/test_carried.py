@@ -100,7 +100,10 @@ def test_the_page_says_what_the_load_explains_of_the_torque() -> None:
     found = weighed(0)
     page = html.unescape(report.html(of_joints(found)))
     before, after = (
-        float(x) for x in re.findall(r"misses ([0-9.e+]+) %, with this one ([0-9.]+) %", page)[0]
+        float(x)
+        for x in re.findall(r"misses ([0-9.e+]+) % of the torque, with this one ([0-9.]+) %", page)[
+            0
+        ]
     )
     # Oracle: torque of the load alone, on the motion of the log, by the model with its masses.
     robot, frame, _, loaded = experiment(0)

@@ -48,8 +48,8 @@ def stretch(rng: np.random.Generator, start: float, rows: int, step: float) -> S
     rest = np.cos(time)[:, None]
     predicted = rest + 2.0 * velocity
     return Stretch(
-        0, time, np.arange(rows), velocity, velocity, predicted + noise, predicted[None], rest,
-        rest[:, :0], rest[moments(np.arange(rows), 2 * rows), :0],
+        time, velocity, velocity, rest[:, :0], rest[moments(np.arange(rows), 2 * rows), :0],
+        0, np.arange(rows), predicted + noise, predicted[None], rest,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from heft.applications.free_flyer import (
     track_files,
 )
 from heft.applications.free_flyer.flights import MESSAGES, MOTION
-from heft.applications.free_flyer.results import Convergence
+from heft.applications.free_flyer.results import convergence
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.excitation import DesignSettings, SolverSettings
 from heft.flight import FreeFlyerResult, IdentifyFreeFlyer
@@ -110,14 +110,12 @@ def test_a_poor_flight_states_no_number_and_exits_with_1(
 
 def test_what_is_known_grows_to_what_is_reported(folder: Path) -> None:
     found = identify_files("space_cobot", folder / "log.parquet")
-    made = Convergence.of(found.result, found.flight, found.flyer)
+    time, values, std = convergence(found.result, found.flight, found.flyer)
     load = inertia.stated_body(found.result.load.parameters.values)[0]
-    assert np.allclose(made.values[-1], load[:4], rtol=1e-6)
-    assert np.all(np.diff(made.std[:, 0]) < 1e-3 * made.std[1:, 0])  # what is left is the scale's
-    assert (
-        made.time[0] < 0.5 * made.time[-1] == 0.5 * (found.flight.time[-1] - found.flight.time[0])
-    )
-    off = np.abs(made.values - load[:4]) / made.std
+    assert np.allclose(values[-1], load[:4], rtol=1e-6)
+    assert np.all(np.diff(std[:, 0]) < 1e-3 * std[1:, 0])  # what is left is the scale's
+    assert time[0] < 0.5 * time[-1] == 0.5 * (found.flight.time[-1] - found.flight.time[0])
+    off = np.abs(values - load[:4]) / std
     assert np.mean(off < 2.0) > 0.8  # the deviation until then says how far the end is
 
 

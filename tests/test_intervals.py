@@ -383,8 +383,8 @@ def gathered(
     x, w = -np.cos(2.0 * t)[:, None], 2.0 * np.sin(2.0 * t)[:, None]
     none = np.zeros((len(t), 1))
     for _ in range(copies):
-        rest = (none, none[None], none, none[:, :0], none[:, :0])
-        piece = Stretch(0, t, np.arange(len(t)), scale * x, scale * w, *rest)
+        moments = (t, scale * x, scale * w, none[:, :0], none[:, :0])
+        piece = Stretch(*moments, 0, np.arange(len(t)), none, none[None], none)
         gatherer.add(piece, left[:, None], np.ones(len(t), dtype=bool), 0.002, np.full(1, noise))
     return gatherer
 

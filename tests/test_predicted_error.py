@@ -184,8 +184,7 @@ def test_what_is_unexplained_is_a_share_of_how_torque_varies(size: float) -> Non
     )
     problem.with_recordings = lambda recordings, decimation: problem
     none = np.zeros((200, 0))
-    rest = (guess[None], guess, none, none)
-    part = Stretch(0, time, np.arange(200), none, none, tau, *rest)
+    part = Stretch(time, none, none, none, none, 0, np.arange(200), tau, guess[None], guess)
     found = scored(problem, ("full",), lambda whole: [part], 5.0)
     smooth, left = (filtered(time, x, 0.01, 5.0) for x in (tau, tau - guess))
     varying = np.sum((smooth - smooth.mean(axis=0)) ** 2)

@@ -81,29 +81,24 @@ def sticks(robot: Robot, motion: Played) -> Sticks:
         raise InvalidSetting(
             "a motion of one sample cannot be played", argument="motion", got=len(motion.time)
         )
-    time = motion.time - motion.time[0]
+    tree, time = robot.tree, motion.time - motion.time[0]
     frames = np.linspace(0.0, time[-1], max(round(FRAMES_PER_SECOND * time[-1]), 1) + 1)
     shown = np.stack([np.interp(frames, time, x) for x in motion.position.T], axis=1)
-    tree = robot.tree
+    poses = np.array([body_poses(tree, position) for position in shown])
     tens = robot.written_bodies().reshape(-1, PARAMETER_COUNT)
     heavy = np.flatnonzero(tens[:, 0] > 0.0)
-    centres = np.column_stack([tens[heavy, 1:4] / tens[heavy, :1], np.ones(len(heavy))])
+    # the origin and the joints, then the ends, then the masses
+    joints = np.pad(poses[:, :, :3, 3], ((0, 0), (1, 0), (0, 0)))
     last = ends(robot)
-    points = []
-    for position in shown:
-        poses = body_poses(tree, position)
-        tips = [(poses[b] @ [*place, 1.0])[:3] for b, place in last]
-        masses = np.einsum("bij,bj->bi", poses[heavy], centres)[:, :3]
-        points.append(np.vstack([np.zeros(3), poses[:, :3, 3], *tips, masses]))
-    count = len(tree.names)
-    lines = [(int(tree.parent[b]) + 1, b + 1) for b in range(count)]
-    lines += [(b + 1, 1 + count + k) for k, (b, _) in enumerate(last)]
+    places = [*last, *((b, tens[b, 1:4] / tens[b, 0]) for b in heavy.tolist())]
+    others = [poses[:, b, :3] @ [*place, 1.0] for b, place in places]
+    lines = [(int(above) + 1, b) for b, above in enumerate(tree.parent, 1)]
+    lines += [(b + 1, joints.shape[1] + k) for k, (b, _) in enumerate(last)]
     share = np.cbrt(tens[heavy, 0] / tens[heavy, 0].max(initial=1e-300))
-    first = 1 + count + len(last)
+    first = joints.shape[1] + len(last)
     masses = [(first + k, float(s)) for k, s in enumerate(share)]
-    return Sticks(
-        robot.name, frames, np.array(points), lines, masses, _view(robot), trace=first - 1
-    )
+    points = np.stack([*np.moveaxis(joints, 1, 0), *others], axis=1)
+    return Sticks(robot.name, frames, points, lines, masses, _view(robot), trace=first - 1)
 
 
 def _view(robot: Robot) -> Array:
@@ -114,7 +109,5 @@ def _view(robot: Robot) -> Array:
     tree = robot.tree
     poses = body_poses(tree, np.zeros(len(robot.channels)))
     axes = np.einsum("bij,bj->bi", poses[:, :3, :3], tree.axis)[tree.kind != PRISMATIC]
-    weight = np.linalg.norm(robot.gravity)
-    up = -robot.gravity / weight if weight > 0.0 else np.array([0.0, 0.0, 1.0])
     planar = len(axes) > 0 and np.abs(np.cross(axes, axes[0])).max() < 1e-6
-    return seen_from(axes[0] if planar and abs(axes[0] @ up) < 0.99 else ASIDE, up)
+    return seen_from(axes[0] if planar else ASIDE, robot.gravity)

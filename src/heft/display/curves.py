@@ -86,23 +86,18 @@ class Trace:
     rms_residual: Array
     sliding: tuple[Sliding, ...]  # of each joint that has friction of its own
     moments: Moments  # of rows evenly spaced
+    fitted: bool = True  # whether the fit saw the log
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Rows of one log without a gap."""
+class Stretch(Moments):
+    """Rows of one log without a gap; their variance is of those that `moments` names."""
 
     recording: int  # position of the log in the problem
-    time: Array  # shape (N,) [s]
     index: NDArray[np.int64]  # rows' positions in the log, shape (N,)
-    # position, velocity: of every channel, shape (N, all channels)
-    position: Array
-    velocity: Array
     measured: Array  # of the measured channels, shape (N, channels)
     predicted: Array  # by each kind of friction, shape (kinds, N, channels)
     without_friction: Array  # effort of bodies and rotors, shape (N, channels)
-    distance: Array  # as of `Moments`, of all rows
-    variance: Array  # as of `Moments`, of rows that `moments` names
 
 
 def moments(index: NDArray[np.int64], rows: int) -> NDArray[np.intp]:
@@ -126,17 +121,16 @@ def peaks(curves: Array, points: int) -> NDArray[np.intp]:
     if rows <= points:
         return np.arange(rows)
     every = -(-2 * count * rows // points)
-    edges = np.arange(0, rows, every)
-    kept = [np.array([0, rows - 1]), np.flatnonzero(np.isnan(curves).any(axis=0))]
-    full = (rows // every) * every
-    for values in curves:
-        for pick, void in ((np.argmin, np.inf), (np.argmax, -np.inf)):
-            filled = np.where(np.isnan(values), void, values)
-            blocks = filled[:full].reshape(-1, every)
-            kept.append(edges[: len(blocks)] + pick(blocks, axis=1))
-            if full < rows:
-                kept.append(np.array([full + pick(filled[full:])]))
-    return np.unique(np.concatenate(kept))
+    padded = np.pad(curves, ((0, 0), (0, -rows % every)), constant_values=np.nan)
+    blocks = padded.reshape(count, -1, every)
+    void = np.isnan(blocks)
+    inside = [
+        np.argmin(np.where(void, np.inf, blocks), axis=2),
+        np.argmax(np.where(void, -np.inf, blocks), axis=2),
+    ]
+    ends = np.arange(0, rows, every) + np.concatenate(inside)
+    broken = np.flatnonzero(np.isnan(curves).any(axis=0))
+    return np.unique(np.concatenate([[0, rows - 1], broken, ends.ravel()]))
 
 
 class Tracer:
@@ -164,9 +158,10 @@ class Tracer:
         self._curves: list[list[Curve]] = []
         self._sliding: list[list[Sliding]] = []
         self._length = min(2048, 2 ** max(int(np.log2(self._rows / 8.0)), 4))
-        self._density = np.zeros((2, self._length // 2 + 1, len(channels)))
+        # of what was measured, then of the residual
+        self._density = np.zeros((self._length // 2 + 1, 2 * len(channels)))
         self._dense = 0
-        self._squares = np.zeros((2, len(channels)))
+        self._squares = np.zeros(2 * len(channels))
         self._count = 0
         self._moments: list[tuple[Array, ...]] = []
 
@@ -192,13 +187,11 @@ class Tracer:
                 for name, channel, position in self._own
             ]
         )
-        residual = s.measured - s.predicted[0]
-        self._squares += [np.sum(values**2, axis=0) for values in (s.measured, residual)]
+        both = np.hstack([s.measured, s.measured - s.predicted[0]])
+        self._squares += np.sum(both**2, axis=0)
         self._count += len(s.time)
         if len(s.time) >= self._length:
-            for k, values in enumerate((s.measured, residual)):
-                density = signals.density(s.time, values, self._step, self._length)
-                self._density[k] += len(s.time) * density
+            self._density += len(s.time) * signals.density(s.time, both, self._step, self._length)
             self._dense += len(s.time)
         of_all = (s.time, s.position, s.velocity, s.distance)
         kept = moments(s.index, self._rows)
@@ -208,8 +201,8 @@ class Tracer:
         """Return the plot data of all stretches, or None if there were none."""
         if not self._moments:
             return None
-        measured, residual = self._density[:, 1:] / max(self._dense, 1)
-        rms_measured, rms_residual = np.sqrt(self._squares / max(self._count, 1))
+        measured, residual = np.hsplit(self._density[1:] / max(self._dense, 1), 2)
+        rms_measured, rms_residual = np.split(np.sqrt(self._squares / max(self._count, 1)), 2)
         frequency: Array = np.fft.rfftfreq(self._length, self._step)[1:].astype(float)
         return Trace(
             self._path,
@@ -226,12 +219,10 @@ class Tracer:
 
 def _joined(parts: Sequence[Curve]) -> Curve:
     """Return one curve, with NaN between its parts."""
-    gap = np.full(1, np.nan)
-
-    def line(pieces: Sequence[Array]) -> Array:
-        return np.concatenate([v for piece in pieces for v in (piece, gap)][:-1])
-
-    joined: dict[str, Any] = {k: line([p.arrays[k] for p in parts]) for k in parts[0].arrays}
+    joined: dict[str, Any] = {
+        name: np.concatenate([v for p in parts for v in (p.arrays[name], [np.nan])][:-1])
+        for name in parts[0].arrays
+    }
     return replace(parts[0], **joined)
 
 

@@ -84,10 +84,11 @@ class Table:
     shaded: bool = False  # whether its percentages are the fuller in colour the larger they are
 
 
-def over_time(curve: Curve, title: str, group: str, label: str = "", *beside: Series) -> Plot:
+def over_time(curve: Curve, title: str, group: str, unit: str = "", *beside: Series) -> Plot:
     """Return the plot of a measured and a predicted signal and their difference over time.
 
     Args:
+        unit: Of an effort, which its axis names: N or N·m.
         beside: What else is drawn, under these, over the time from the curve's first point on.
     """
     time = curve.time - curve.time[0]
@@ -99,4 +100,5 @@ def over_time(curve: Curve, title: str, group: str, label: str = "", *beside: Se
         Series("predicted", "predicted", time, curve.predicted, "broad"),
         Series("measured", "measured", time, curve.measured),
     )
+    label = {"N": "force [N]", "N·m": "torque [N·m]"}.get(unit, "")
     return Plot(title, "time [s]", series, group, label)

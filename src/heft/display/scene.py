@@ -115,7 +115,7 @@ def solids(
         centre = np.broadcast_to(body.centre, (frames, 3))[:, None]
         points.append(np.concatenate([centre, centre + body.axes], axis=1))
     lines = [(2 * k, 2 * k + 1) for k in range(count)]
-    view = seen_from(np.array([0.62, -0.78, 0.0]), np.array([0.0, 0.0, 1.0]))
+    view = seen_from(np.array([0.62, -0.78, 0.0]), np.zeros(3))
     return Sticks(
         title, time, np.concatenate(points, axis=1), lines, [], view, None,
         bodies=bodies, pitch=0.35, plays=False, torques=torques,
@@ -195,15 +195,16 @@ def ellipsoid(parameters: Array) -> tuple[Array, Array] | None:
     return com, (vectors * np.sqrt(np.maximum(5.0 * values / mass, 0.0))).T
 
 
-def seen_from(towards: Array, up: Array) -> Array:
+def seen_from(towards: Array, gravity: Array) -> Array:
     """Return the picture's axes as rows: right, up, towards the reader, shape (3, 3).
 
     Args:
-        towards: Direction to the reader, shape (3,); its component along `up` is taken off.
-        up: Unit vector, shape (3,).
+        towards: Direction to the reader, shape (3,), made level; from another where it is upright.
+        gravity: Which is drawn downwards, shape (3,); zero for −z.
     """
-    towards = towards - (towards @ up) * up
-    if np.linalg.norm(towards) < 1e-6:
-        towards = np.cross(up, [0.0, 1.0, 0.0])
-    towards = towards / np.linalg.norm(towards)
-    return np.array([np.cross(up, towards), up, towards])
+    weight = np.linalg.norm(gravity)
+    up = -gravity / weight if weight > 0.0 else np.array([0.0, 0.0, 1.0])
+    sides = [np.cross(up, side) for side in (towards, ASIDE, ASIDE[::-1])]
+    right = next(s for s in sides if np.linalg.norm(s) > 0.14)
+    right = right / np.linalg.norm(right)
+    return np.array([right, up, np.cross(right, up)])

@@ -20,7 +20,7 @@ import numpy as np
 from heft import __version__
 from heft.errors import visible, visible_lines
 
-from .text import count_terms, split_sum
+from .text import split_sum
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -101,7 +101,6 @@ def _environment(package: str = "heft") -> Environment:
         "asset": _asset,
         "policy": _policy,
         "split_sum": split_sum,
-        "count_terms": count_terms,
     }
     return made
 

@@ -29,34 +29,26 @@ def rounded(value: float | None, std: float | None = None) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}"  # a zero has no sign
 
 
-def split_sum(expression: str, width: int) -> tuple[str, str]:
-    """Return a sum's first terms, and the others; a short sum has no others.
+def split_sum(expression: str, width: int) -> tuple[str, str, int]:
+    """Return a sum's first terms, the others, and how many these are; a short sum has no others.
 
     Args:
         width: Largest length of the first part [characters]; its first term is always whole.
     """
     terms = re.split(r" (?=[+-] )", expression)
     if len(expression) <= width:
-        return expression, ""
+        return expression, "", 0
     lengths = accumulate(len(term) + 1 for term in terms)
     kept = max(sum(length <= width for length in lengths), 1)
-    return " ".join(terms[:kept]), " ".join(terms[kept:])
-
-
-def count_terms(expression: str) -> int:
-    """Return the number of terms of a sum joined by ` + ` and ` - `, the first with its sign."""
-    return len(re.split(r" (?=[+-] )", expression)) if expression else 0
+    return " ".join(terms[:kept]), " ".join(terms[kept:]), len(terms) - kept
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a text table, first column to the left, the others to the right."""
     cells = [list(map(visible, r)) for r in (head, *rows)]
     widths = [max(len(r[k]) for r in cells) for k in range(len(head))]
-    lines = []
-    for r in cells:
-        first, rest = (
-            r[0].ljust(widths[0]),
-            (c.rjust(w) for c, w in zip(r[1:], widths[1:], strict=True)),
-        )
-        lines.append("  ".join([first, *rest]).rstrip())
-    return "\n".join(lines)
+    sides = [str.ljust, *(str.rjust for _ in head[1:])]
+    lines = (
+        "  ".join(side(c, w) for side, c, w in zip(sides, r, widths, strict=True)) for r in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)

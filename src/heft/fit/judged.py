@@ -192,7 +192,7 @@ def identify_plant(
         calibrated, deviations = run.widened(settings.consistent, settings.jackknife, first)
         progress("scoring")
         values = problem.plant.space.matrix @ calibrated.consistent.parameters.values
-        traces: list[Trace] = []
+        traces, held_out = list[Trace](), list[Trace]()
         fitted = plant_scores(problem, values, corner, traces)
         if fitted.unexplained > settings.limits.unexplained:
             raise FitError(
@@ -202,7 +202,7 @@ def identify_plant(
                 cure=CHANNELS.cure,
             )
         validation, notes = held_out_scores(
-            problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, traces)
+            problem, validate, corner, lambda p, hz: plant_scores(p, values, hz, held_out)
         )
         predicted = predicted_error_alike(
             run.estimate.information, first.consistent, problem.space, fitted.list
@@ -225,7 +225,7 @@ def identify_plant(
             validation=validation,
             predicted_error=predicted,
             checks=judge.of_plant(),
-            traces=tuple(traces),
+            traces=(*traces, *(replace(t, fitted=False) for t in held_out)),
             settings=settings,
             notes=(*remarks(problem), *notes),
         )
@@ -284,7 +284,7 @@ class Judged(PlantIdentification[RobotPlant]):
         progress("scoring")
         model, written = next(iter(files.items()))
         bodies = Robot.from_text(written, robot.options, model).written_bodies()
-        traces: list[Trace] = []
+        traces, held_out = list[Trace](), list[Trace]()
         biases = {n: friction["full"][n] for n in robot.bias_names}  # of sensors, not of drives
         models = {name: Model(bodies, biases | drives) for name, drives in friction.items()}
         before = {**models, **_baselines(problem, calibrated)}
@@ -305,7 +305,7 @@ class Judged(PlantIdentification[RobotPlant]):
             calibrated_problem,
             validate,
             corner,
-            lambda p, hz: scores(p, before, hz, traces, doubt=doubt),
+            lambda p, hz: scores(p, before, hz, held_out, doubt=doubt),
         )
         errors = TorqueErrors.of(validation or fitted.list, bool(validation))
         fitted = replace(fitted, list=_without_baselines(fitted.list))
@@ -338,7 +338,7 @@ class Judged(PlantIdentification[RobotPlant]):
             predicted_error=predicted,
             torque_errors=errors,
             checks=(*judge.of_robot(), *changes),
-            traces=tuple(traces),
+            traces=(*traces, *(replace(t, fitted=False) for t in held_out)),
             settings=settings,
             notes=(*remarks(problem), *said_of_gains(problem), *notes),
             simple=simple,

@@ -188,18 +188,9 @@ def stretches(
         variance = np.zeros((len(some), 0))
         if doubt is not None:
             variance = doubt.of_parameters(plant, s.part(some), state_of(first).rigid[:, some]).T
-        return Stretch(
-            s.recording,
-            s.time,
-            s.index,
-            s.motion.position.T,
-            s.motion.velocity.T,
-            s.measured,
-            np.stack(efforts[:-1]),
-            efforts[-1],
-            np.zeros((len(s.time), 0)),
-            variance,
-        )
+        motion = s.time, s.motion.position.T, s.motion.velocity.T, np.zeros((len(s.time), 0))
+        predictions = np.stack(efforts[:-1]), efforts[-1]
+        return Stretch(*motion, variance, s.recording, s.index, s.measured, *predictions)
 
     ratios = robot.drives.ratios
     for piece in _unbroken(problem, in_order(part, problem.samples(), problem.threads)):
@@ -224,10 +215,12 @@ def _unbroken(problem: Problem[P], parts: Iterable[Stretch]) -> Iterator[Stretch
 
 def _emptied(parts: list[Stretch]) -> Stretch:
     """Return parts as one, without which nothing is left in the list: they take as much memory."""
-    names = [f.name for f in fields(Stretch)[1:]]
-    each = ([getattr(p, name) for p in parts] for name in names)
-    every = (np.concatenate(v, int(n == "predicted")) for n, v in zip(names, each, strict=True))
-    joined = Stretch(parts[0].recording, *every)
+    arrays: dict[str, Any] = {
+        f.name: np.concatenate([getattr(p, f.name) for p in parts], int(f.name == "predicted"))
+        for f in fields(Stretch)
+        if f.name != "recording"
+    }
+    joined = replace(parts[0], **arrays)
     parts.clear()
     return joined
 
@@ -333,7 +326,7 @@ def plant_scores(
         none = np.zeros((len(s.time), 0))
         some = none[moments(s.index, problem.timelines[s.recording].used)]
         efforts = (s.measured, guess[None], guess)
-        return Stretch(s.recording, s.time, s.index, none, none, *efforts, none, some)
+        return Stretch(s.time, none, none, none, some, s.recording, s.index, *efforts)
 
     def predicted(every: Problem[P]) -> Iterator[Stretch]:
         return _unbroken(every, (part(s, guess) for s, guess in every.predictions(values)))

@@ -28,7 +28,7 @@ from .robot_log import at_one_time, from_one_epoch, opened, together
 from .signals import SENSORS, ContactSignals, usual_step
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
 from .window_stream import WindowSettings, noise_of, windows_of
-from .windows import Pose, Windows
+from .windows import Pose, Windows, composed, inverse
 from .wrenches import likeliest_axes, same_delays, wrench_delays
 
 MethodName = Literal["heft", "paper"]
@@ -629,8 +629,7 @@ def _answer(team: TeamFound) -> tuple[str, str] | None:
     load = team.stated_load(0)
     if load is None:
         return None
-    std = np.nan if load.covariance is None else float(np.sqrt(load.covariance[0, 0]))
-    return rounded(load.mass, std), rounded(std) if np.isnan(std) else f"{std:.2g}"
+    return rounded(load.mass, None if load.std is None else load.std[0]), _cells(load)[0] or "–"
 
 
 def _picture(team: TeamFound) -> Sticks | None:
@@ -638,15 +637,12 @@ def _picture(team: TeamFound) -> Sticks | None:
     load = team.stated_load(0)
     if load is None:
         return None
-    places = {0: (np.eye(3), np.zeros(3))}
+    places, between = {0: (np.eye(3), np.zeros(3))}, team.poses()
+    between |= {(a, b): inverse(pose) for (b, a), pose in between.items()}
     for _ in team.stated.robots:  # as far as edges lead
-        for (b, a), (R, t) in team.poses().items():
+        for (b, a), pose in between.items():
             if b in places and a not in places:
-                turned, place = places[b]
-                places[a] = turned @ R, turned @ t + place
-            elif a in places and b not in places:
-                turned, place = places[a]
-                places[b] = turned @ R.T, place - turned @ R.T @ t
+                places[a] = composed(places[b], pose)
     grasps = np.nan_to_num([place for _, place in places.values()])  # of what moves in a plane
     com, reach = np.nan_to_num(load.com), float(np.ptp(grasps, axis=0).max(initial=0.1))
     ten = inertia.from_body(load.mass, com, np.nan_to_num(load.inertia))
@@ -665,12 +661,10 @@ def _plots(team: TeamFound) -> Iterator[Plot]:
     time, mass, com, spread = _history(team)
     if not len(time):
         return
-    curve = Series("mass", "measured", time, mass)
-    bounds = [
-        Series("95 %", "soft", time, mass + sign * 1.96 * spread, "dashed") for sign in (-1, 1)
-    ]
-    shown = (curve, *bounds) if np.isfinite(spread).any() else (curve,)
-    yield Plot("Mass", "time [s]", shown, "time", "[kg]")
+    shown = [Series("mass", "measured", time, mass)]
+    if np.isfinite(spread).any():
+        shown.insert(0, Series("95 %", "measured", time, mass, "band", reach=1.96 * spread))
+    yield Plot("Mass", "time [s]", tuple(shown), "time", "[kg]")
     roles = ("measured", "predicted", "residual")
     axes = tuple(
         Series(a, role, time, 1e3 * com[:, k])

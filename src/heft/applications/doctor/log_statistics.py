@@ -297,7 +297,7 @@ def _walk_velocities(tally: Counts, block: _Block) -> None:
         tally.speeds[k] += (own @ own, own @ stated, stated @ stated)
 
 
-def _runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the first index of each run of True, and the index behind its last."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return edges[::2], edges[1::2]
@@ -308,7 +308,7 @@ def _plateau(x: Array, d: Array, level: float, slope: float, least: int, steps: 
 
     A motion that comes to rest ends in single steps of a coarse encoder, which are no slope.
     """
-    begins, ends = _runs(x == level)
+    begins, ends = runs(x == level)
     rows = 0
     for begin, end in zip(begins, ends, strict=True):
         beside = d[max(begin - steps, 0) : begin], d[end - 1 : end - 1 + steps]
@@ -326,7 +326,7 @@ def _frozen_runs(
     A joint may stand still while others move, and leaves as softly as it came. An encoder that
     stood still is elsewhere when it counts again, or never does.
     """
-    for begin, end in zip(*_runs(d == 0.0), strict=True):
+    for begin, end in zip(*runs(d == 0.0), strict=True):
         if end - begin < least or not moves[begin:end].mean() > 0.5:
             continue
         behind = abs(d[end]) > 10.0 * size if end < len(d) else False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.display import Curve, Plot, Series, Table, render, rounded
@@ -15,6 +16,7 @@ from heft.information import Finding
 from heft.recordings import Recording
 
 from .doctor import MARKS, Diagnosis, of_the_logs, percent, verdict_of
+from .log_statistics import runs
 
 DRAWN_POINTS = 2000  # of a signal
 FEWEST, MOST = 40, 2000  # rows to either side
@@ -27,17 +29,13 @@ TAKEN_BY = {
 ROLES = ("measured", "predicted", "residual", "simple", "before", "data")
 
 
-def _still(x: Array) -> Array:
-    return np.append(False, x[1:] == x[:-1])
-
-
-def _level(x: Array) -> Array:
+def _level(x: Array) -> NDArray[np.bool_]:
     return (x == np.nanmax(x)) | (x == np.nanmin(x)) if np.isfinite(x).any() else np.isnan(x)
 
 
 # of which rows a fault is, by its name: the longest run of them is shown
-RUNS: dict[str, Callable[[Array], Array]] = {
-    "frozen": _still,
+RUNS: dict[str, Callable[[Array], NDArray[np.bool_]]] = {
+    "frozen": lambda x: np.diff(x, prepend=np.nan) == 0.0,
     "repeated times": lambda x: x == 0.0,
     "zeros between values": lambda x: x == 0.0,
     "not finite": lambda x: ~np.isfinite(x),
@@ -61,13 +59,15 @@ def html(diagnosis: Diagnosis) -> str:
         ]
         for name, f in diagnosis.logs
     ]
+    picture = _positions(diagnosis.recordings[0]) if diagnosis.recordings else None
     return render(
         "applications/doctor/report.html.jinja",
         title="Is this log any good?",
         verdict=verdict_of(diagnosis),
         colour="good" if worst is None else COLOURS[worst],
         facts=of_the_logs(diagnosis),
-        picture=_positions(diagnosis.recordings[0]) if diagnosis.recordings else None,
+        picture=picture,
+        drawn_as=[(s.role, s.name) for s in picture.series] if picture else [],
         findings=[_shown(diagnosis, finding) for finding in diagnosis.findings],
         marks=MARKS,
         colours=COLOURS,
@@ -85,6 +85,7 @@ def _shown(diagnosis: Diagnosis, finding: Finding) -> dict[str, Any]:
     """Return a finding by the names that the template uses."""
     return {
         **asdict(finding),
+        "message": finding.message[:1].upper() + finding.message[1:],
         "sure": "" if finding.sure is None else percent(finding.sure),
         "evidence": [_number(name, value) for name, value in finding.evidence.items()],
         "cure": finding.cure.rstrip("."),
@@ -155,12 +156,9 @@ def _piece(recording: Recording, signal: str, fault: str) -> Plot:
 def _worst(fault: str, x: Array) -> tuple[float, slice]:
     """Return how bad a fault is in some rows, and where it is worst."""
     if fault in RUNS:
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], RUNS[fault](x).astype(int), [0]])))
-        if not len(edges):
-            return 0.0, slice(0)
-        longest = int(np.argmax(edges[1::2] - edges[::2]))
-        begin, end = edges[2 * longest : 2 * longest + 2].tolist()
-        return float(end - begin), slice(begin, end)
+        spans = zip(*runs(RUNS[fault](x)), strict=True)
+        begin, end = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))
+        return float(end - begin), slice(int(begin), int(end))
     if fault not in STEPS or len(x) < 2:
         return 0.0, slice(0)
     steps = np.abs(np.diff(x))

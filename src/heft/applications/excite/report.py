@@ -175,26 +175,17 @@ def _plots(excited: Excited) -> Iterator[Plot]:
     linear = {d.name for d in planned.robot.drives if d.linear}
     curves = (("position", "rad", "m"), ("velocity", "rad/s", "m/s"))
     for order, (name, *units) in enumerate(curves):
-        values = excited.trajectory.derivative(time, order)
+        values, stated = excited.trajectory.derivative(time, order), planned.stated
+        limits = [(stated.lower, stated.upper), (-stated.velocity, stated.velocity)][order]
         for k, channel in enumerate(planned.carrier.moving):
-            limits = (
-                (planned.stated.lower[channel], planned.stated.upper[channel])
-                if order == 0
-                else (-planned.stated.velocity[channel], planned.stated.velocity[channel])
-            )
             edges = [
-                Series("limit", "soft", time[[0, -1]], np.full(2, edge), "dashed")
+                Series("limit", "soft", time[[0, -1]], np.full(2, edge[channel]), "dashed")
                 for edge in limits
             ]
             curve = Series(name, "measured", time, values[:, k])
             joint = planned.robot.joints[channel]
-            yield Plot(
-                f"{joint}, {name}",
-                "time [s]",
-                (*edges, curve),
-                "time",
-                f"[{units[joint in linear]}]",
-            )
+            unit = f"[{units[joint in linear]}]"
+            yield Plot(f"{joint}, {name}", "time [s]", (*edges, curve), "time", unit)
 
 
 def _settings(excited: Excited) -> str:

@@ -671,21 +671,19 @@ def _shown(fleet: Fleet, findings: RobotFindings) -> dict[str, Any]:
     answer = findings.answer
     quantities = fleet.types[answer.type].its.told[0]
     changed = {d.joint for d in findings.drifts if d.stands}
-    joints, units = list[tuple[bool, list[str], tuple[str, str]]](), dict[str, dict[str, None]]()
-    for name in dict.fromkeys(q.joint for q in quantities if q.joint):
+    units, rows, sparks = dict[str, dict[str, None]](), list[list[str]](), list[tuple[str, str]]()
+    numbers = [*zip(answer.whole.values, NORMAL * answer.whole.std, strict=True)]
+    names = dict.fromkeys(q.joint for q in quantities if q.joint)
+    for name in sorted(names, key=lambda name: name not in changed):
         places = {q.kind: k for k, q in enumerate(quantities) if q.joint == name}
-        value, room = answer.whole.values, NORMAL * answer.whole.std
-        shown = [(kind, k) for kind, k in places.items() if kind != "offset"]
-        for kind, k in shown:
-            units.setdefault(kind, {})[quantities[k].unit] = None
-        cells = [f"{rounded(value[k], room[k])} ± {room[k]:.2g}" for _, k in shown]
         k = places["friction"]
-        with_type, wide = float(findings.values[k]), NORMAL * float(findings.std[k])
-        cells.append(f"{rounded(with_type, wide)} ± {wide:.2g}")
-        spark = _spark(_days(answer), answer.values[:, k], answer.std[:, k])
-        joints.append((name in changed, [name, *cells], spark))
-    joints.sort(key=lambda joint: not joint[0])
-    rows, sparks = [row for _, row, _ in joints], [spark for *_, spark in joints]
+        sparks.append(_spark(_days(answer), answer.values[:, k], answer.std[:, k]))
+        shown = {kind: numbers[k] for kind, k in places.items() if kind != "offset"}
+        for kind in shown:
+            units.setdefault(kind, {})[quantities[places[kind]].unit] = None
+        with_type = float(findings.values[k]), NORMAL * float(findings.std[k])
+        cells = (f"{rounded(v, w)} ± {w:.2g}" for v, w in (*shown.values(), with_type))
+        rows.append([name, *cells])
     kinds = [f"{kind} [{' or '.join(own)}]" for kind, own in units.items()]
     head = ("joint", *kinds, "with its type", "day by day")
     return {

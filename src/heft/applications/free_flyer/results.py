@@ -287,79 +287,62 @@ def _plots(identified: IdentifiedFlyer) -> Iterator[Plot]:
         yield Plot(f"Position {axis}, smoothed", "time [s]", (curve,), "time", "[m]")
 
 
-@dataclass(frozen=True, eq=False)
-class Convergence:
-    """Load estimates from the log up to each of K times, from when its mass is determined on.
+def convergence(
+    result: FreeFlyerResult, flight: FlightLog, flyer: FreeFlyer
+) -> tuple[Array, Array, Array]:
+    """Return the load by the log up to each of K times, from when its mass is determined on.
 
     The innovations of a Kalman filter about the smoothed path: those until a time are the
     information until then, with the covariance widened as that of the result.
+
+    Returns:
+        Times since the first sample, shape (K,) [s]; mass [kg] and centre of mass [m], shape
+        (K, 4); their standard deviations, shape (K, 4).
     """
-
-    time: Array  # since the first sample, shape (K,) [s]
-    values: Array  # mass [kg] and centre of mass [m], shape (K, 4)
-    std: Array  # their deviations, shape (K, 4)
-
-    @property
-    def numbers(self) -> Mapping[str, tuple[Array, Array]]:
-        """Values and standard deviations by name."""
-        names = ("mass", "com.x", "com.y", "com.z")
-        return {n: (self.values[:, k], self.std[:, k]) for k, n in enumerate(names)}
-
-    @staticmethod
-    def of(result: FreeFlyerResult, flight: FlightLog, flyer: FreeFlyer) -> Convergence:
-        """Return the load's estimate as a flight goes on."""
-        smoothed, size = result.smoothed, len(flyer.nominal)
-        # Innovations are what was measured less what the parameters explain of it.
-        right = smoothed.white + smoothed.rows @ smoothed.values
-        rows = np.concatenate([smoothed.rows, right[:, :, None]], axis=2)
-        factor = np.empty((0, rows.shape[2])) if smoothed.prior is None else smoothed.prior
-        estimates = []
-        # at which the estimate is looked at
-        cuts = np.linspace(0, len(rows), min(120, len(rows)) + 1).astype(int)
-        for begin, end in pairwise(cuts):
-            flat = rows[begin:end].reshape(-1, rows.shape[2])
-            factor = triangle_of(np.vstack([factor, flat]))
-            so_far = Triangle(np.arange(len(factor) - 1), factor, 6 * end)
-            ten = given(so_far, result.inflation, result.scale)
-            seen = Directions.of(ten.R, ten.rows)
-            if seen.rank < size:
-                continue
-            load = seen.shortest(ten.z) - flyer.nominal
-            numbers, jacobian = inertia.stated_body(load)
-            spread = np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
-            if spread[0] <= 0.25 * numbers[0]:  # else there is nothing to show
-                estimates.append((flight.time[end - 1] - flight.time[0], numbers[:4], spread))
-        if not estimates:
-            return Convergence(np.empty(0), np.empty((0, 4)), np.empty((0, 4)))
-        time, values, std = (np.array(x) for x in zip(*estimates, strict=True))
-        return Convergence(time, values, std)
+    smoothed, estimates = result.smoothed, []
+    # Innovations are what was measured less what the parameters explain of it.
+    right = smoothed.white + smoothed.rows @ smoothed.values
+    rows = np.concatenate([smoothed.rows, right[:, :, None]], axis=2)
+    factor = np.empty((0, rows.shape[2])) if smoothed.prior is None else smoothed.prior
+    # at which the estimate is looked at
+    cuts = np.linspace(0, len(rows), min(120, len(rows)) + 1).astype(int)
+    for begin, end in pairwise(cuts):
+        flat = rows[begin:end].reshape(-1, rows.shape[2])
+        factor = triangle_of(np.vstack([factor, flat]))
+        so_far = Triangle(np.arange(len(factor) - 1), factor, 6 * end)
+        ten = given(so_far, result.inflation, result.scale)
+        seen = Directions.of(ten.R, ten.rows)
+        if seen.rank < len(flyer.nominal):
+            continue
+        numbers, jacobian = inertia.stated_body(seen.shortest(ten.z) - flyer.nominal)
+        spread = np.linalg.norm(jacobian[:4] @ seen.inverse, axis=1)
+        if spread[0] <= 0.25 * numbers[0]:  # else there is nothing to show
+            estimates.append([flight.time[end - 1] - flight.time[0], *numbers[:4], *spread])
+    made = np.reshape(estimates, (-1, 9))
+    return made[:, 0], made[:, 1:5], made[:, 5:]
 
 
 def _convergence(identified: IdentifiedFlyer) -> Iterator[Plot]:
-    made = Convergence.of(identified.result, identified.flight, identified.flyer)
-    if len(made.time) < 2:  # nothing is known well enough to be shown
+    time, values, std = convergence(identified.result, identified.flight, identified.flyer)
+    if len(time) < 2:  # nothing is known well enough to be shown
         return
-    for name, (values, std) in made.numbers.items():
+    for k, name in enumerate(("mass", "com.x", "com.y", "com.z")):
         final = identified.result.load.numbers[name].value
         curves = (
-            Series("± 2 σ", "predicted", made.time, values, "band", reach=2.0 * std),
-            Series("estimate", "predicted", made.time, values),
-            Series("in the end", "measured", made.time[[0, -1]], np.full(2, final), kind="dashed"),
+            Series("± 2 σ", "predicted", time, values[:, k], "band", reach=2.0 * std[:, k]),
+            Series("estimate", "predicted", time, values[:, k]),
+            Series("in the end", "measured", time[[0, -1]], np.full(2, final), kind="dashed"),
         )
         yield Plot(f"Load: {_name(name)}", "time [s]", curves, "time", f"[{_unit(name)}]")
-    yield _deviation(made, "mass", "kg", slice(0, 1))
-    yield _deviation(made, "centre of mass, all axes", "m", slice(1, 4))
-
-
-def _deviation(made: Convergence, what: str, unit: str, rows: slice) -> Plot:
-    off = np.linalg.norm(made.values[:, rows] - made.values[-1, rows], axis=1)[:-1]
-    std = np.linalg.norm(made.std[:, rows], axis=1)
-    curves = (
-        Series("off the last estimate", "measured", made.time[:-1], np.maximum(off, 1e-6)),
-        Series("σ", "predicted", made.time, std),
-    )
-    title = f"Load: how sure the {what}"
-    return Plot(title, "time [s]", curves, "time", f"[{unit}]", log_y=True)
+    whole = (("mass", "kg", slice(0, 1)), ("centre of mass, all axes", "m", slice(1, 4)))
+    for what, unit, own in whole:
+        off = np.linalg.norm(values[:, own] - values[-1, own], axis=1)[:-1]
+        both = (
+            Series("off the last estimate", "measured", time[:-1], np.maximum(off, 1e-6)),
+            Series("σ", "predicted", time, np.linalg.norm(std[:, own], axis=1)),
+        )
+        title = f"Load: how sure the {what}"
+        yield Plot(title, "time [s]", both, "time", f"[{unit}]", log_y=True)
 
 
 def _sticks(identified: IdentifiedFlyer) -> Sticks:
@@ -383,9 +366,7 @@ def _sticks(identified: IdentifiedFlyer) -> Sticks:
     full = flyer.actuators.saturated(flight.commands[shown])
     edges = np.flatnonzero(np.diff(full, prepend=False, append=False))
     marked = [(int(a), int(b) + 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-    weight = float(np.linalg.norm(flyer.gravity))
-    up = -flyer.gravity / weight if weight > 0.0 else np.array([0.0, 0.0, 1.0])
     return Sticks(
         flyer.name, frames, points, lines, [(len(own) - 1, 1.0)],
-        seen_from(ASIDE, up), 0, states[shown, :3], marked,
+        seen_from(ASIDE, flyer.gravity), 0, states[shown, :3], marked,
     )  # fmt: skip

@@ -96,29 +96,21 @@ def _of_kind(compared: Comparison, kind: Kind, title: str) -> dict[str, object]:
 
 def _sentence(compared: Comparison) -> str:
     clear = [c for c in compared.changes if c.clear]
-    if not clear:
-        return f"nothing changed that these data can tell{_not_compared(compared)}"
-    clauses = []
-    for kind, (_, _, begin) in KINDS.items():
-        names = dict.fromkeys(c.name for c in clear if c.kind == kind)
-        if names:
-            clauses.append(f"{begin} {', '.join(names)}")
-    return ", and ".join(clauses) + _not_compared(compared)
-
-
-def _not_compared(compared: Comparison) -> str:
-    return f"; friction not compared in {', '.join(compared.withheld)}" if compared.withheld else ""
+    names = {kind: dict.fromkeys(c.name for c in clear if c.kind == kind) for kind in KINDS}
+    clauses = [f"{begin} {', '.join(names[k])}" for k, (*_, begin) in KINDS.items() if names[k]]
+    withheld = f"; friction not compared in {', '.join(compared.withheld)}"
+    changed = ", and ".join(clauses) or "nothing changed that these data can tell"
+    return changed + (withheld if compared.withheld else "")
 
 
 def _suspect(compared: Comparison) -> str:
     if not compared.suspects:
         return ""
     # from nine tenths of the change on a link is named for it
-    named = [(n, s) for n, s in compared.suspects if s > 0.9][:3]
+    named = [f"{name} {share:.1%}" for name, share in compared.suspects if share > 0.9][:3]
     if not named:
         return "No link's changing alone explains the change of the bodies."
-    shares = ", ".join(f"{name} {share:.1%}" for name, share in named)
-    return f"Of the change of the bodies, one link's changing alone explains: {shares}."
+    return f"Of the change of the bodies, one link's changing alone explains: {', '.join(named)}."
 
 
 def _errors(compared: Comparison) -> list[str]:
@@ -130,20 +122,15 @@ def _row(change: Change) -> list[str]:
     value, std = change.difference
     visible, stated = np.isfinite(std), (change.before, change.after)
     sign = "+" if value > 0.0 else ""
-    probability = f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001"
-    row = [
+    share = f", {percent(change.least / abs(change.before))}" if change.before else ""
+    return [
         change.name,
         change.quantity,
         *("" if x is None else rounded(x, std if visible else 0.0) for x in stated),
         f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if visible else "not seen alone",
-        probability,
+        f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001",
+        *([f"{change.least:.2g}{share}" if visible else ""] if change.kind != "body" else []),
     ]
-    if change.kind != "body":
-        share = (
-            f", {percent(change.least / abs(change.before))}" if change.before and visible else ""
-        )
-        row.append(f"{change.least:.2g}{share}" if visible else "")
-    return row
 
 
 def _plots(curves: Curves) -> Iterator[Plot]:

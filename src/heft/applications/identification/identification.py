@@ -78,9 +78,8 @@ class Identification(Judged):
     @property
     def fastest(self) -> dict[str, tuple[float, float]]:
         """Fastest sliding backward (≤ 0) and forward (≥ 0) of each drive [rad/s or m/s]."""
-        fitted = {r.name for r in self.problem.recordings}
         ends: dict[str, tuple[float, float]] = {}
-        for s in (s for t in self.traces if t.path in fitted for s in t.sliding):
+        for s in (s for t in self.traces if t.fitted for s in t.sliding):
             low, high = ends.get(s.name, (0.0, 0.0))
             ends[s.name] = (min(low, s.fastest[0]), max(high, s.fastest[1]))
         return ends

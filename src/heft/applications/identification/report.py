@@ -252,6 +252,8 @@ def _behind(delay: float) -> str:
 def html(result: Identification) -> str:
     """Return the report as a self-contained HTML page, which loads nothing from elsewhere."""
     stated, robot = content(result), result.problem.plant.robot
+    errors = stated["torque_errors"]
+    totals = [percent(errors[k]["total"]) for k in ("model_file", "identified") if errors]
     settings = [*_flat(settings_entry(result)), *_limits(result.settings.limits)]
     files = [[str(i["role"]), str(i["path"]), str(i["sha256"])] for i in result.inputs]
     return render(
@@ -260,6 +262,7 @@ def html(result: Identification) -> str:
         # what it says at once
         verdict=result.verdict,
         held_out=bool(result.validation),
+        gain=" → ".join(totals),
         headline=_errors(stated),
         elsewhere=_elsewhere(stated),
         advice=next_motion(result, Path("identified")),
@@ -324,15 +327,12 @@ def next_motion(result: Identification, out: Path) -> str:
 
 def _logs(result: Identification) -> list[dict[str, object]]:
     """Return the plots of each log that is drawn, those that the fit did not see first."""
-    fitted = {id(trace): fitted for trace, fitted in _traces(result)}
     return [
         {
             "name": Path(trace.path).name,
-            "role": "fitted" if fitted[id(trace)] else "held out",
+            "role": "fitted" if trace.fitted else "held out",
             "torque": _plots_of_torque(result, number, trace),
-            "spectra": spectra(
-                trace, {c.name: _unit(result, c.name) for c in trace.curves}, f"frequency {number}"
-            ),
+            "spectra": spectra(trace, _units(result), f"frequency {number}"),
         }
         for number, trace in enumerate(_drawn(result))
     ]
@@ -340,18 +340,17 @@ def _logs(result: Identification) -> list[dict[str, object]]:
 
 def _drawn(result: Identification) -> list[Trace]:
     """Return the logs whose curves are drawn, those that the fit did not see first."""
-    return [t for t, _ in sorted(_traces(result)[:DRAWN_LOGS], key=lambda traced: traced[1])]
+    return sorted(result.traces[:DRAWN_LOGS], key=lambda trace: trace.fitted)
 
 
 def _plots_of_friction(result: Identification) -> Iterator[Plot]:
     """Yield friction over velocity of each drive: data, full model with 95 % band, simple model."""
     simple = result.friction["simple"]
-    traces = [trace for trace, fitted in _traces(result) if fitted]
+    data = [s for trace in result.traces if trace.fitted for s in trace.sliding]
     for drive in result.problem.plant.robot.drives:
         if not drive.friction:
             continue
-        data = [s for trace in traces for s in trace.sliding if s.name == drive.name]
-        top = max((abs(end) for s in data for end in s.fastest), default=None)
+        top = max(map(abs, result.fastest.get(drive.name, (0.0,))))
         curve = friction_curve(result, drive, top)
         velocity, effort, std = (np.array(curve[n]) for n in ("velocity", "effort", "std"))
         plain = sum(
@@ -364,6 +363,7 @@ def _plots_of_friction(result: Identification) -> Iterator[Plot]:
         series = [
             Series("data", "data", s.velocity, s.effort, "points")  # under everything else
             for s in data
+            if s.name == drive.name
         ]
         series += [
             Series("95 %", "predicted", velocity, effort, "band", reach=NORMAL * std),
@@ -380,13 +380,16 @@ def _plots_of_friction(result: Identification) -> Iterator[Plot]:
         )
 
 
+def _units(result: Identification) -> dict[str, str]:
+    return {c.name: c.unit for c in result.problem.plant.channels}
+
+
 def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Iterator[Plot]:
     drawn = min(len(result.traces), DRAWN_LOGS) * len(trace.curves)
-    reach = _reach(result, trace)
+    reach, units = _reach(result, trace), _units(result)
     for c, curve in enumerate(trace.curves):
-        unit = _unit(result, curve.name)
+        unit = units[curve.name]
         title = f"{curve.name}: rms {_rms_error(trace, c, unit)}"
-        label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
         # 65 000 points over all curves of a page, of 27 bytes each: it has 3 MB at most
         shown = curve.thinned(65_000 // drawn)
         bands: list[Series] = []
@@ -397,7 +400,7 @@ def _plots_of_torque(result: Identification, number: int, trace: Trace) -> Itera
                 Series("predicted, 95 %", "predicted", *middle, "band", reach=wide),
                 Series("residual, 95 %", "after", *middle, "band", shown.predicted, wide),
             ]
-        yield over_time(shown, title, f"time {number}", label, *bands)
+        yield over_time(shown, title, f"time {number}", unit, *bands)
 
 
 def _reach(result: Identification, trace: Trace) -> dict[str, Array]:
@@ -445,7 +448,8 @@ def _scene(result: Identification) -> Sticks:
         position = np.array([np.interp(time + at[0], at, q) for q in moved.T]).T
         torques = _bars(trace, time + at[0])
         title += (
-            f", as {Path(trace.path).name} moves them; torque by model file, measured, identified"
+            f", as {Path(trace.path).name} moves them; "
+            "bars: torque by model file, measured, identified"
         )
     poses = np.array([body_poses(robot.tree, q) for q in position])
     bodies = list[Body]()
@@ -473,17 +477,3 @@ def _bars(trace: Trace, time: Array) -> tuple[Sequence[str], dict[str, Array]]:
             first = _first_run(at)
             kind.append(np.clip(np.interp(time, at[first], share[first]), -1.1, 1.1))
     return [c.name for c in trace.curves], {k: np.array(v).T for k, v in kinds.items()}
-
-
-def _unit(result: Identification, channel: str) -> str:
-    linear = {d.name for d in result.problem.plant.robot.drives if d.linear}
-    return "N" if channel in linear else "N·m"
-
-
-def _traces(result: Identification) -> list[tuple[Trace, bool]]:
-    """Return the logs' curves, and whether each was fitted: parts of one file have one name."""
-    count, traces = Counter(r.name for r in result.problem.recordings), []
-    for trace in result.traces:  # those fitted come first
-        traces.append((trace, count[trace.path] > 0))
-        count[trace.path] -= 1
-    return traces

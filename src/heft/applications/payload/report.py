@@ -111,13 +111,14 @@ def _of_joints(carried: Carried) -> tuple[Sticks, list[Plot], str]:
     before, after = ([s for s in scores if s.counts] for scores in errors)
     worst = max(range(len(after)), key=lambda k: after[k].total)
     sentence = (
-        f"Of the torque on {Path(after[worst].path).name} the robot without a load misses "
-        f"{100.0 * before[worst].total:.2g} %, with this one {100.0 * after[worst].total:.2g} %."
+        f"On {Path(after[worst].path).name} the robot without a load misses "
+        f"{100.0 * before[worst].total:.2g} % of the torque, with this one "
+        f"{100.0 * after[worst].total:.2g} %."
     )
     channels = problem.plant.channels
     points = DRAWN_POINTS // max(sum(len(t.curves) for t in with_load), 1)
     plots = [
-        _torque(loaded.thinned(points), alone.thinned(points), channels[c].unit, trace.path)
+        _beside(loaded.thinned(points), alone.thinned(points), channels[c].unit, trace.path)
         for trace, other in zip(with_load, without, strict=True)
         for c, (loaded, alone) in enumerate(zip(trace.curves, other.curves, strict=True))
     ]
@@ -125,12 +126,10 @@ def _of_joints(carried: Carried) -> tuple[Sticks, list[Plot], str]:
     return _holding(robot, first.motion.position[:, 0], carried), plots, sentence
 
 
-def _torque(loaded: Curve, alone: Curve, unit: str, log: str) -> Plot:
-    label = f"{'force' if unit == 'N' else 'torque'} [{unit}]"
-    other = Series(
-        "without the load", "before", alone.time - alone.time[0], alone.predicted, "dashed"
-    )
-    return over_time(loaded, loaded.name, f"time {log}", label, other)
+def _beside(loaded: Curve, alone: Curve, unit: str, log: str) -> Plot:
+    time = alone.time - alone.time[0]
+    other = Series("without the load", "before", time, alone.predicted, "dashed")
+    return over_time(loaded, loaded.name, f"time {log}", unit, other)
 
 
 def _holding(robot: Robot, pose: Array, carried: Carried) -> Sticks:
@@ -159,7 +158,7 @@ def _of_sensor(payload: Payload, load: Weighed) -> tuple[Sticks | None, list[Plo
             Curve(name, time, wrench[:, k], predicted[:, k]).thinned(DRAWN_POINTS // len(CHANNELS)),
             name,
             "time",
-            f"{name} [{CHANNEL_UNITS[k]}]",
+            CHANNEL_UNITS[k],
         )
         for k, name in enumerate(CHANNELS)
     ]
