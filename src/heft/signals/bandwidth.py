@@ -12,7 +12,7 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.recordings import Recording
 
 from . import splines
-from .clock import survey, windows
+from .clock import survey, usual_step, windows
 from .filters import REACH
 from .settings import Smoothing
 
@@ -170,7 +170,7 @@ def resolve(
             corners = choose_corners(recordings, names, corner, smoothing.trim)
         return replace(smoothing, corner=corner, corners=corners)
     for recording in recordings:
-        rate = survey(recording).rate
+        rate = 1.0 / usual_step(recording)
         highest = max(smoothing.corner, *(smoothing.corners or (0.0,)))
         if highest >= 0.5 * rate:
             raise InvalidSetting(
@@ -190,7 +190,7 @@ def limited(smoothing: Smoothing, recording: Recording) -> Smoothing:
     """
     if smoothing.corner is None:
         return smoothing
-    highest = LARGEST_CORNER * survey(recording).rate
+    highest = LARGEST_CORNER / usual_step(recording)
     if max(smoothing.corner, *(smoothing.corners or (0.0,))) <= highest:
         return smoothing
     corners = smoothing.corners and tuple(min(c, highest) for c in smoothing.corners)

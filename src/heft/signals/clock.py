@@ -153,7 +153,7 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
         InvalidRecording: If time does not advance or is not in seconds, or if too many rows are
             unusable.
     """
-    step = _usual_step(recording)
+    step = usual_step(recording)
     counts = _Counts()
     least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     efforts = [k for k, name in enumerate(names) if name.startswith(("tau.", "current."))]
@@ -177,8 +177,12 @@ def survey(recording: Recording, names: Sequence[str] = ()) -> Timeline:
     return Timeline(step, **vars(counts), constant=constant, idle=idle)
 
 
-def _usual_step(recording: Recording) -> float:
-    """Return the median time step [s]: of blocks' medians, weighted by their rows."""
+def usual_step(recording: Recording) -> float:
+    """Return the median time step [s]: of blocks' medians, weighted by their rows.
+
+    Raises:
+        InvalidRecording: If time does not advance or is not in seconds.
+    """
     medians = []
     for block in recording.blocks([]):
         steps = np.diff(block.time[np.isfinite(block.time)])

@@ -102,8 +102,8 @@ class Unknowns:
         terms = (
             Armature(),
             Viscous(),
-            *(Sigmoid(unit * s) for s in self.settings.sigmoid_speeds_rad_s),
-            *(Stop(unit * b) for b in self.settings.stop_widths_rad),
+            *(Sigmoid(unit * s) for s in sorted(self.settings.sigmoid_speeds_rad_s)),
+            *(Stop(unit * b) for b in sorted(self.settings.stop_widths_rad)),
             Offset(),
         )
         return replace(drive, terms=terms)
@@ -118,11 +118,15 @@ class Unknowns:
 
         Friction dissipates; only where a drive compensates it, what slides may push.
         """
-        own = [
-            t.nonnegative and not (d in driven and isinstance(t, Sigmoid))
-            for d, drive in enumerate(self.rubbing)
-            for t in drive.terms
-        ]
+        signed = self._nonnegative.copy()
+        terms = signed[self.bodies : self.own.start].reshape(-1, self.terms)
+        for d in driven:
+            terms[d] &= [not isinstance(t, Sigmoid) for t in self.rubbing[d].terms]
+        return signed
+
+    @cached_property
+    def _nonnegative(self) -> NDArray[np.bool_]:
+        own = [t.nonnegative for drive in self.rubbing for t in drive.terms]
         columns = self.robot.own_columns
         own += columns.nonnegative if columns is not None else ()
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
@@ -146,6 +150,11 @@ class Unknowns:
         """Ratio of each drive to each joint, shape (drives, joints)."""
         ratios = [d.ratio for d in self.robot.drives]
         return np.array(ratios).reshape(len(ratios), len(self.robot.joints))
+
+    @cached_property
+    def moved(self) -> tuple[NDArray[np.intp], ...]:
+        """Indices of the joints that each drive moves."""
+        return tuple(np.flatnonzero(ratio) for ratio in self.ratios)
 
     def by_drive(self, of_all: Array) -> Array:
         """Return a view of all unknowns, shape (p,): the drives' terms, shape (drives, terms)."""
@@ -190,8 +199,8 @@ class Unknowns:
         no_load = np.zeros_like(velocity)
         # Of these terms none is a function of the position alone.
         state = DriveState(no_load, velocity, acceleration, slipped, no_load)
-        chosen = [(0, t) for t in self.alone[drive][0].terms]
-        return drive_columns.columns(self.alone[drive], chosen, state).values
+        alone = self.alone[drive]
+        return drive_columns.columns(alone, alone.columns, state).values
 
 
 def _steady(term: Term, speed: float) -> float:
@@ -224,24 +233,27 @@ class Rows(Regressor):
         self, torque: Sequence[int], scale: Array, memory: Array, floor: Array, rows: int
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
+        return Channels(
+            *(self.sums, *self._padded, np.array(torque), scale, memory, floor, float(rows)),
+            self.torques,
+        )
+
+    @cached_property
+    def _padded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         counts = np.array([len(at) for at in self.columns])
         columns = np.zeros((len(counts), counts.max()), dtype=np.int64)
         for own, at in zip(columns, self.columns, strict=True):
             own[: len(at)] = at
-        return Channels(
-            *(self.sums, columns, counts, np.array(torque), scale, memory, floor, float(rows)),
-            self.torques,
-        )
+        return columns, counts
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Subset of the logs on which hypotheses are compared, with the robot model."""
 
-    robot: Robot  # robot model
+    unknowns: Unknowns  # what every hypothesis fits
     stretches: tuple[Stretch, ...]  # segments of the logs
     corner: float  # cutoff frequency of the low-pass on motion and torque [Hz]
-    settings: EvidenceSettings  # amount of data, and the model by which hypotheses are compared
 
     @staticmethod
     def of(
@@ -255,7 +267,7 @@ class Evidence:
             HeftError: If the logs lack signals, or nothing moves in them.
         """
         stretches, corner = stretches_of(_without_drives(robot), recordings, settings)
-        return Evidence(robot, stretches, corner, settings)
+        return Evidence(Unknowns(robot, settings), stretches, corner)
 
     def blurred(self, corner: float, torque: bool = True) -> Evidence:
         """Return the evidence with motion, and torque, low-passed at a cutoff frequency [Hz]."""
@@ -297,10 +309,15 @@ class Evidence:
         """Root mean square of each joint's torque as logged, shape (joints,) [N·m or N]."""
         return np.asarray(np.sqrt(np.mean(self.effort() ** 2, axis=0)))
 
-    @cached_property
-    def unknowns(self) -> Unknowns:
-        """Unknowns that every hypothesis fits."""
-        return Unknowns(self.robot, self.settings)
+    @property
+    def robot(self) -> Robot:
+        """Robot model."""
+        return self.unknowns.robot
+
+    @property
+    def settings(self) -> EvidenceSettings:
+        """Amount of data, and the model by which hypotheses are compared."""
+        return self.unknowns.settings
 
     def motion(self, correction: Correction) -> tuple[Array, Array, Array]:
         """Return corrected position, velocity, acceleration, (n, joints) [rad or m, per s, s²]."""
@@ -326,7 +343,7 @@ class Evidence:
 
     def motion_of(self, drive: int, correction: Correction) -> tuple[tuple[int, ...], Array]:
         """Return the log's joints that a drive moves, and the factors of their motion, (k,)."""
-        at = np.flatnonzero(self.robot.drives[drive].ratio)
+        at = self.unknowns.moved[drive]
         source = tuple(correction.q_source[k] for k in at)
         return source, np.array(correction.q_scale)[at]
 

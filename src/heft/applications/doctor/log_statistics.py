@@ -297,10 +297,11 @@ def _walk_velocities(tally: Counts, block: _Block) -> None:
         tally.speeds[k] += (own @ own, own @ stated, stated @ stated)
 
 
-def runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the first index of each run of True, and the index behind its last."""
+def runs(mask: NDArray[np.bool_], least: float = 1.0) -> NDArray[np.intp]:
+    """Return first index and index behind the last of runs of True at least so long, (runs, 2)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return edges[::2], edges[1::2]
+    found = edges.reshape(-1, 2)
+    return found[found[:, 1] - found[:, 0] >= least]
 
 
 def _plateau(x: Array, d: Array, level: float, slope: float, least: int, steps: int) -> int:
@@ -308,12 +309,11 @@ def _plateau(x: Array, d: Array, level: float, slope: float, least: int, steps: 
 
     A motion that comes to rest ends in single steps of a coarse encoder, which are no slope.
     """
-    begins, ends = runs(x == level)
     rows = 0
-    for begin, end in zip(begins, ends, strict=True):
+    for begin, end in runs(x == level, least):
         beside = d[max(begin - steps, 0) : begin], d[end - 1 : end - 1 + steps]
         steep = any(len(e) == steps and max(e.min(), -e.max()) > slope for e in beside)
-        if end - begin >= least and steep:
+        if steep:
             rows += int(end - begin)
     return rows
 
@@ -326,8 +326,8 @@ def _frozen_runs(
     A joint may stand still while others move, and leaves as softly as it came. An encoder that
     stood still is elsewhere when it counts again, or never does.
     """
-    for begin, end in zip(*runs(d == 0.0), strict=True):
-        if end - begin < least or not moves[begin:end].mean() > 0.5:
+    for begin, end in runs(d == 0.0, least):
+        if not moves[begin:end].mean() > 0.5:
             continue
         behind = abs(d[end]) > 10.0 * size if end < len(d) else False
         stays = end == len(d) and begin > 0 and abs(d[begin - 1]) > 0.5 * size

@@ -156,7 +156,7 @@ def _piece(recording: Recording, signal: str, fault: str) -> Plot:
 def _worst(fault: str, x: Array) -> tuple[float, slice]:
     """Return how bad a fault is in some rows, and where it is worst."""
     if fault in RUNS:
-        spans = zip(*runs(RUNS[fault](x)), strict=True)
+        spans = runs(RUNS[fault](x))
         begin, end = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))
         return float(end - begin), slice(int(begin), int(end))
     if fault not in STEPS or len(x) < 2:

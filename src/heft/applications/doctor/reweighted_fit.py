@@ -124,33 +124,34 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
     starts = np.cumsum(sizes) - sizes
     precision, start, signed, tail, bodies = prior
     ridge, likelihood = precision.copy(), np.inf
-    limbs = _limbs(columns, counts, len(start))
+    limbs, place = _limbs(columns, counts, len(start)), np.zeros(len(start), dtype=np.int64)
+    firsts = np.unique(limbs)
+    for first in firsts:
+        own = np.flatnonzero(limbs == first)
+        place[own] = np.arange(len(own))
     for _ in range(rounds):
-        A = np.diag(ridge)
         values[:] = ridge * start
-        for c in range(len(counts)):
-            weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
-            products = _square(sums, starts[c], counts[c] + torques)
-            right = weight * scale[c] * products[counts[c] + torque[c]]
-            for a in range(counts[c]):
-                i = columns[c, a]
-                values[i] += right[a]
-                for b in range(a + 1):  # columns ascend
-                    A[i, columns[c, b]] += weight * products[a, b]
-        unit = 1.0 / np.sqrt(np.diag(A))
-        for i in range(len(unit)):
-            A[i, : i + 1] *= unit[i] * unit[: i + 1]
-            A[i, i] += ROUNDING
-        values *= unit
-        for first in np.unique(limbs):
+        for first in firsts:
             own = np.flatnonzero(limbs == first)
-            part, right = np.zeros((len(own), len(own))), values[own]
-            for a in range(len(own)):
-                for b in range(a + 1):
-                    part[a, b] = A[own[a], own[b]]
-            _least(part, right, signed[own], np.searchsorted(own, bodies))
-            values[own] = right
-        values *= unit
+            A = np.diag(ridge[own])
+            for c in range(len(counts)):
+                if not counts[c] or limbs[columns[c, 0]] != first:
+                    continue
+                weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
+                products = _square(sums, starts[c], counts[c] + torques)
+                right = weight * scale[c] * products[counts[c] + torque[c]]
+                for a in range(counts[c]):
+                    i = place[columns[c, a]]
+                    values[columns[c, a]] += right[a]
+                    for b in range(a + 1):  # columns ascend
+                        A[i, place[columns[c, b]]] += weight * products[a, b]
+            unit = 1.0 / np.sqrt(np.diag(A))
+            for i in range(len(unit)):
+                A[i, : i + 1] *= unit[i] * unit[: i + 1]
+                A[i, i] += ROUNDING
+            part = values[own] * unit
+            _least(A, part, signed[own], np.searchsorted(own, bodies))
+            values[own] = part * unit
         for first in range(0, bodies, TEN):
             ten = slice(first, first + TEN)
             far = np.sum(precision[ten] * (values[ten] - start[ten]) ** 2)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,35 +122,42 @@ class Residual:
 
     def scores(self, candidates: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
         """Yield the scores of candidates of which the columns leave more than next to nothing."""
-        for first in range(0, len(candidates), TOGETHER):
-            some = candidates[first : first + TOGETHER]
-            weighted = np.concatenate([c.effects for c in some]) * self.roots
-            ends = np.cumsum([len(c.effects) for c in some])[:-1]
-            parts = (np.split(x, ends) for x in (weighted, self.projected(weighted)))
-            for candidate, own, Z in zip(some, *parts, strict=True):
-                scored = self._scored(candidate, own, Z, least_seen)
-                if scored is not None:
-                    yield scored
+        for _, alike in groupby(sorted(candidates, key=_amplitudes), _amplitudes):
+            every = [*alike]
+            for first in range(0, len(every), TOGETHER):
+                yield from self._scored(every[first : first + TOGETHER], least_seen)
 
-    def _scored(
-        self, candidate: Candidate, weighted: Array, Z: Array, least_seen: float
-    ) -> Scored | None:
-        E, m = self.error, len(weighted)
-        if not np.sum(Z**2) > least_seen**2 * np.sum(weighted**2):
-            return None
-        scores = (Z * E).reshape(m, -1, self.hypotheses.evidence.count).sum(axis=1)
-        blocks = np.zeros((m, int(self.blocks.max()) + 1))
-        np.add.at(blocks.T, self.blocks, scores.T)
-        S = scores.sum(axis=1)
-        theta = np.linalg.lstsq(Z @ Z.T, S, rcond=1e-10)[0]
-        centred = blocks - blocks.mean(axis=1, keepdims=True)
-        count = blocks.shape[1]
-        spread = centred @ centred.T * count / max(count - 1, 1)
-        z = float(np.sqrt(max(S @ np.linalg.lstsq(spread, S, rcond=1e-10)[0], 0.0)))
-        size = float(np.linalg.norm(theta)) if candidate.kind == RIPPLE else float(theta[0])
-        if candidate.is_positive and size < 0.0:
-            return None
-        return Scored(candidate, z, float(S @ theta) / max(float(E @ E), 1e-300), size)
+    def _scored(self, some: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
+        """Yield the scores of candidates of as many amplitudes each."""
+        E, m = self.error, _amplitudes(some[0])
+        weighted = np.concatenate([c.effects for c in some]) * self.roots
+        effects = self.projected(weighted).reshape(len(some), m, -1)
+        is_seen = np.sum(effects**2, axis=(1, 2)) > least_seen**2 * np.sum(
+            weighted.reshape(len(some), -1) ** 2, axis=1
+        )
+        Z = effects[is_seen]
+        scores = (Z * E).reshape(len(Z), m, -1, len(self.blocks)).sum(axis=2)
+        S, count = scores.sum(axis=2)[..., None], int(self.blocks.max()) + 1
+        blocks = scores @ (self.blocks[:, None] == np.arange(count)).astype(float)
+        centred = blocks - blocks.mean(axis=2, keepdims=True)
+        spread = centred @ centred.transpose(0, 2, 1) * count / max(count - 1, 1)
+        inverses = (
+            np.linalg.pinv(x, rcond=1e-10, hermitian=True)
+            for x in (Z @ Z.transpose(0, 2, 1), spread)
+        )
+        amplitudes, likely = ((x @ S)[..., 0] for x in inverses)
+        S, total = S[..., 0], max(float(E @ E), 1e-300)
+        seen = (c for c, told in zip(some, is_seen, strict=True) if told)
+        for candidate, theta, s, by_spread in zip(seen, amplitudes, S, likely, strict=True):
+            ripples = candidate.kind == RIPPLE
+            size = float(np.linalg.norm(theta)) if ripples else float(theta[0])
+            if not candidate.is_positive or size >= 0.0:
+                z = float(np.sqrt(max(s @ by_spread, 0.0)))
+                yield Scored(candidate, z, float(s @ theta) / total, size)
+
+
+def _amplitudes(candidate: Candidate) -> int:
+    return len(candidate.effects)
 
 
 def named(
