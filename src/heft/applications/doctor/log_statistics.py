@@ -300,8 +300,8 @@ def _walk_velocities(tally: Counts, block: _Block) -> None:
 def runs(mask: NDArray[np.bool_], least: float = 1.0) -> NDArray[np.intp]:
     """Return first index and index behind the last of runs of True at least so long, (runs, 2)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    found = edges.reshape(-1, 2)
-    return found[found[:, 1] - found[:, 0] >= least]
+    spans = edges.reshape(-1, 2)
+    return spans[spans[:, 1] - spans[:, 0] >= least]
 
 
 def _plateau(x: Array, d: Array, level: float, slope: float, least: int, steps: int) -> int:

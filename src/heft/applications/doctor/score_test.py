@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,14 +121,16 @@ class Residual:
 
     def scores(self, candidates: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
         """Yield the scores of candidates of which the columns leave more than next to nothing."""
-        for _, alike in groupby(sorted(candidates, key=_amplitudes), _amplitudes):
-            every = [*alike]
+        by_amplitudes: dict[int, list[Candidate]] = {}
+        for candidate in candidates:
+            by_amplitudes.setdefault(len(candidate.effects), []).append(candidate)
+        for _, every in sorted(by_amplitudes.items()):
             for first in range(0, len(every), TOGETHER):
                 yield from self._scored(every[first : first + TOGETHER], least_seen)
 
     def _scored(self, some: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
         """Yield the scores of candidates of as many amplitudes each."""
-        E, m = self.error, _amplitudes(some[0])
+        E, m = self.error, len(some[0].effects)
         weighted = np.concatenate([c.effects for c in some]) * self.roots
         effects = self.projected(weighted).reshape(len(some), m, -1)
         is_seen = np.sum(effects**2, axis=(1, 2)) > least_seen**2 * np.sum(
@@ -147,17 +148,13 @@ class Residual:
         )
         amplitudes, likely = ((x @ S)[..., 0] for x in inverses)
         S, total = S[..., 0], max(float(E @ E), 1e-300)
-        seen = (c for c, told in zip(some, is_seen, strict=True) if told)
+        seen = (c for c, so in zip(some, is_seen, strict=True) if so)
         for candidate, theta, s, by_spread in zip(seen, amplitudes, S, likely, strict=True):
             ripples = candidate.kind == RIPPLE
             size = float(np.linalg.norm(theta)) if ripples else float(theta[0])
             if not candidate.is_positive or size >= 0.0:
                 z = float(np.sqrt(max(s @ by_spread, 0.0)))
                 yield Scored(candidate, z, float(s @ theta) / total, size)
-
-
-def _amplitudes(candidate: Candidate) -> int:
-    return len(candidate.effects)
 
 
 def named(

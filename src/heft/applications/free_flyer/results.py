@@ -334,8 +334,8 @@ def _convergence(identified: IdentifiedFlyer) -> Iterator[Plot]:
             Series("in the end", "measured", time[[0, -1]], np.full(2, final), kind="dashed"),
         )
         yield Plot(f"Load: {_name(name)}", "time [s]", curves, "time", f"[{_unit(name)}]")
-    whole = (("mass", "kg", slice(0, 1)), ("centre of mass, all axes", "m", slice(1, 4)))
-    for what, unit, own in whole:
+    shares = (("mass", "kg", slice(0, 1)), ("centre of mass, all axes", "m", slice(1, 4)))
+    for what, unit, own in shares:
         off = np.linalg.norm(values[:, own] - values[-1, own], axis=1)[:-1]
         both = (
             Series("off the last estimate", "measured", time[:-1], np.maximum(off, 1e-6)),
