@@ -57,6 +57,7 @@ class Record:
     reception: float = 0.0  # one-sided latency of stamps, at most, in bursts [s]
     behind: float = 0.0  # by which wrenches are of the past [s]
     holes: tuple[tuple[float, float], ...] = ()  # of the right arm's log [s]
+    silent: tuple[tuple[float, float], ...] = ()  # when nothing tells wrenches [s]
 
 
 def transforms(q: Array) -> Array:
@@ -249,6 +250,8 @@ def record(pair: Pair, how: Record, folder: Path, seed: int) -> list[Path]:
             log.add(
                 f"{space}/joint_states", "sensor_msgs/msg/JointState", stamp, name=names, **values
             )
+            if any(begin <= 1e-9 * (stamp - START) < end for begin, end in how.silent):
+                continue
             parts = {"force": vector(*wrench[n, :3]), "torque": vector(*wrench[n, 3:])}
             kind = "geometry_msgs/msg/Wrench"
             log.add(f"{space}/wrench", f"{kind}Stamped", stamp, how.frame, wrench=(kind, parts))

@@ -19,6 +19,7 @@ from scipy.interpolate import CubicSpline
 from scipy.spatial.transform import Rotation
 
 from heft.applications.cooperation import (
+    ContactSignals,
     CooperativeMethod,
     CooperativeResult,
     PaperMethod,
@@ -28,8 +29,8 @@ from heft.applications.cooperation import (
     simulate_team_files,
 )
 from heft.applications.cooperation import results as team_results
-from heft.applications.cooperation.clocks import clock_offset, on_one_clock
-from heft.applications.cooperation.method import CooperativeRun, unplaced
+from heft.applications.cooperation.clocks import ClockOffset, ClockSettings, offset_of_squares
+from heft.applications.cooperation.method import CooperativeRun
 from heft.applications.cooperation.paper import estimate_map, observation
 from heft.applications.cooperation.window_stream import (
     WindowSettings,
@@ -38,6 +39,7 @@ from heft.applications.cooperation.window_stream import (
     windows_of,
 )
 from heft.applications.cooperation.windows import (
+    SQUARES,
     MotionPair,
     composed,
     inverse,
@@ -237,26 +239,38 @@ def test_both_methods_find_the_truth_where_sensors_are_exact() -> None:
     assert abs(paper.mass - mass) < 1e-2 * mass and np.abs(paper.com - com).max() < 1e-2
 
 
+def clock_offset(*pair: ContactSignals) -> ClockOffset:
+    """Return by how much later the second one's clock is than the first one's."""
+    squares = []
+    for part in windows_of(pair):
+        good = np.isfinite(part.motion).all(axis=1)
+        squares.append((part.time[good], part.motion[good, SQUARES][:, :3].sum(axis=1)))
+    return offset_of_squares(*squares, ClockSettings())
+
+
 @pytest.mark.parametrize("offset", [0.012, -0.15])
 def test_a_clock_that_differs_is_found_and_set(offset: float) -> None:
     team = replace(SHORT, noise=TeamNoise(0.02, 0.02, 0.1, 0.1, 0.1), duration=14.0).run(9)
     one, other, third = signals(team)
     late = replace(other, time=other.time + offset)
-    found = clock_offset(*windows_of([one, late]))
+    found = clock_offset(one, late)
     assert abs(found.offset - offset) < 4.0 * found.std < 0.01
     torn = late.part((late.time < 6.0) | (late.time > 9.0))  # nothing is compared across a hole
-    without = clock_offset(*windows_of([one, torn]))
+    without = clock_offset(one, torn)
     assert abs(without.offset - offset) < 4.0 * without.std < 5.0 * found.std
-    moved, clocks = on_one_clock([one, late, third], Graph.ring(3))
-    assert list(clocks) == [1] and np.allclose(moved[1].time, other.time, atol=4.0 * found.std)
-    assert on_one_clock([one, other, third], Graph.ring(3))[1] == {}
+    stated = TeamFile(tuple(TeamRobot(f"r{k}") for k in range(3)), Graph.ring(3))
+    for read, named in ([one, late, third], [1]), ([one, other, third], []):
+        team_found = team_results.identify_team(stated, read)
+        assert list(team_found.clocks) == named and team_found.verdict == "good"
+        for clock in team_found.clocks.values():
+            assert abs(clock.offset - offset) < 4.0 * found.std
 
 
 def test_clocks_are_as_sure_as_they_say() -> None:
     off = []
     for seed in range(15):
         one, other = signals(replace(SHORT, robots=2, duration=10.0).run(seed))
-        found = clock_offset(*windows_of([one, other]))
+        found = clock_offset(one, other)
         off.append(found.offset / found.std)
     assert 0.4 < np.sqrt(np.mean(np.square(off))) < 1.6
 
@@ -288,7 +302,6 @@ def test_noise_alone_tells_neither_poses_nor_load(motion: TeamMotion) -> None:
     last = found.known[-1]
     assert last.poses is None and last.values is None and last.unplaced == (1, 2)
     assert last.load(0) is None and last.between(0, 1) is None and not found.changes
-    assert unplaced(told, Graph.ring(3)) == (1, 2)
 
 
 @pytest.mark.parametrize("motion", [TeamMotion(0.1, 0.06), TeamMotion(0.3, 0.3)])
@@ -386,7 +399,8 @@ def test_a_load_in_a_plane_is_as_sure_as_it_says() -> None:
     for seed in range(6):
         team = replace(LEVEL, noise=TeamNoise()).run(seed)
         if seed == 0:  # in space one axis of turning tells no poses
-            assert unplaced(signals(team), Graph.ring(3)) == (1, 2)
+            whole = CooperativeMethod(every=1000).identify(signals(team), Graph.ring(3))
+            assert whole.known[-1].unplaced == (1, 2)
         method = CooperativeMethod(planar=True, every=1000)
         known = method.identify(signals(team), Graph.ring(3)).known[-1]
         assert known.values is not None and known.covariance is not None
@@ -537,6 +551,29 @@ def test_what_files_tell_is_the_truth_that_lies_beside_them(
     np.testing.assert_allclose(places["robot1"], held, atol=0.01)
     np.testing.assert_allclose(places["load"], truth["loads"][0]["com_m"], atol=0.01)
     assert "Centre of mass" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_rows_without_numbers_and_stamps_that_go_back_are_holes(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    log = tmp_path / "run" / "robot1.parquet"
+    table = pyarrow.parquet.read_table(log)
+    k, time = table.column_names.index("t"), table["t"].to_numpy().copy()
+    time[300] = time[298] + 1e-4  # the row before is later, by this receiver's clock
+    table = table.set_column(k, "t", pyarrow.array(time))
+    k, force = table.column_names.index("force.grasp.x"), table["force.grasp.x"].to_numpy().copy()
+    force[400:420] = np.nan
+    pyarrow.parquet.write_table(table.set_column(k, "force.grasp.x", pyarrow.array(force)), log)
+    (whole, found), masses = map(identify_team_files, (run, tmp_path / "run")), []
+    for team in (whole, found):
+        load = team.load(0)
+        assert team.verdict == "good" and load is not None and load.std is not None
+        masses.append((load.mass, load.std[0]))
+    assert 0.0 < abs(masses[0][0] - masses[1][0]) < masses[0][1] < masses[1][1]
+    none = table.set_column(k, "force.grasp.x", pyarrow.array(np.full(len(force), np.nan)))
+    pyarrow.parquet.write_table(none, log)
+    with pytest.raises(InvalidRecording, match="no row of the log has all") as refused:
+        identify_team_files(tmp_path / "run")
+    assert "none with force.grasp.x" in str(refused.value.got)
 
 
 def test_what_no_load_explains_states_no_number(

@@ -62,6 +62,11 @@ def test_bags_that_begin_apart_with_a_wrench_in_another_links_frame(tmp_path: Pa
     finds_the_load(identify_team_files(team), "ft_sensor")
 
 
+def test_a_wrench_that_begins_later_and_pauses_leaves_holes(tmp_path: Path) -> None:
+    silent = ((0.0, 0.1), (5.0, 5.7), (11.8, 12.0))
+    finds_the_load(identify_team_files(drafted(tmp_path, Record(12.0, silent=silent))))
+
+
 @pytest.mark.parametrize("sign", ["both", "right"])
 def test_opposite_wrenches_are_told_by_physics_with_what_cures_them(
     sign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from .team_file import TeamFile, TeamRobot
     from .draft import draft_team
     from .check import check_team_files
-    from .results import TeamFound, identify_team_files, simulate_team_files
+    from .results import TeamFound, identify_team_files, results_of, simulate_team_files
     from .replication import Replica, WindowMessage
     from .wire import BadMessage
-    from .live import LiveNode, results_of
+    from .live import LiveNode
     from .watch import watch_team
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -7,20 +7,19 @@ in δ; c takes what noise adds to a square. Of windows, of whole logs or as they
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.interpolate import CubicSpline
 
 from heft.arrays import Array
-from heft.information import Graph
 
 from .replication import ABSENT, WIDTH, Replica
-from .signals import ContactSignals, usual_step
-from .window_stream import WindowSettings, windows_of
-from .windows import SIZE, SQUARES, Windows
+from .signals import usual_step
+from .window_stream import WindowSettings
+from .windows import SIZE, SQUARES
 
 # windows through which Lagrange's polynomial goes, the last before a time being 0
 NEAR = [range(first, first + 6) for first in (-2, -1, -3, -4, 0)]
@@ -35,8 +34,10 @@ class ClockSettings:
     least: float = 5e-4  # offsets below this are left [s]
     sure: float = 4.0  # offsets below so many standard deviations are left, too
     steps: int = 20  # of Gauss and Newton, at most
-    # share of its deviation within which a wrench's delay is settled in the end: the load moves
-    # with it by as much of its own
+    again: int = 250  # windows that are processed again once a clock is set
+    recent: int = 1000  # windows by which clocks and delays are found
+    # share of its deviation within which a clock or a wrench's delay is settled in the end: the
+    # load moves with it by as much of its own
     settled: float = 0.05
 
 
@@ -46,21 +47,6 @@ class ClockOffset:
 
     offset: float  # δ [s]
     std: float  # its standard deviation [s]
-
-
-def clock_offset(
-    one: Windows, other: Windows, settings: ClockSettings = ClockSettings()
-) -> ClockOffset:
-    """Return the offset of another robot's clock that best aligns |ω|² of both.
-
-    Args:
-        other: Another robot's windows, in the time of its own clock.
-    """
-    squares = []
-    for part in (one, other):
-        good = np.isfinite(part.motion).all(axis=1)
-        squares.append((part.time[good], part.motion[good, SQUARES][:, :3].sum(axis=1)))
-    return offset_of_squares(squares[0], squares[1], settings)
 
 
 def offset_of_squares(
@@ -94,40 +80,6 @@ def offset_of_squares(
         if abs(change) < 1e-3 * std + 1e-9:
             break
     return ClockOffset(offset, std)
-
-
-def on_one_clock(
-    team: Sequence[ContactSignals], graph: Graph, settings: ClockSettings = ClockSettings()
-) -> tuple[list[ContactSignals], dict[int, ClockOffset]]:
-    """Return all signals in the first robot's time, and which clocks were set.
-
-    Args:
-        team: Signals of each robot, in the time of its own clock.
-        graph: Who is compared with whom: along a tree from the first robot on.
-
-    Returns:
-        The signals, and by robot the offset of its clock that was taken away.
-    """
-    total, parts = {0: ClockOffset(0.0, 0.0)}, windows_of(team)
-    todo = [0]
-    while todo:
-        i = todo.pop(0)
-        for j in graph.neighbours[i]:
-            if j in total:
-                continue
-            estimate = clock_offset(parts[i], parts[j], settings)
-            std = float(np.hypot(total[i].std, estimate.std))
-            total[j] = ClockOffset(total[i].offset + estimate.offset, std)
-            todo.append(j)
-    late = {
-        k: c
-        for k, c in sorted(total.items())
-        if abs(c.offset) > max(settings.least, settings.sure * c.std)
-    }
-    moved = [
-        replace(s, time=s.time - late[k].offset) if k in late else s for k, s in enumerate(team)
-    ]
-    return moved, late
 
 
 def lateness(time: Array) -> float:
@@ -174,14 +126,17 @@ class TeamClocks:
         """Return how much later a robot's clock is taken to be than the first's [s]."""
         return self.offsets[origin].offset if origin in self.offsets else 0.0
 
-    def compare(self, replica: Replica, origins: tuple[int, ...], until: int) -> bool:
-        """Update the offsets; return whether a clock is set that was not before.
+    def compare(
+        self, replica: Replica, origins: tuple[int, ...], until: int, ended: bool = False
+    ) -> bool:
+        """Update the offsets; return whether a clock is set that was not before, or not settled.
 
         Args:
             origins: Robots that are compared with the first of them.
             until: Number of the first window that is not used.
+            ended: Whether clocks are to settle.
         """
-        begin = max(until - 1000, replica.begin(origins))  # windows by which clocks are compared
+        begin = max(until - self.settings.recent, replica.begin(origins))
         kept = [replica.windows[o] for o in origins]
         good = [
             n
@@ -198,8 +153,10 @@ class TeamClocks:
             estimate = offset_of_squares((time, squares[0]), (time, own), self.settings)
             offset = estimate.offset + self.offset(origins[0])
             shift = abs(offset - self.offset(origin))
-            if shift > max(self.settings.least, self.settings.sure * estimate.std):
-                new |= origin not in self.offsets
+            settling = ended and origin in self.offsets
+            sure = self.settings.settled if settling else self.settings.sure
+            if shift > max(sure * estimate.std, 0.0 if settling else self.settings.least):
+                new |= settling or origin not in self.offsets
                 self.offsets[origin] = ClockOffset(offset, estimate.std)
         return new
 

@@ -14,6 +14,8 @@ from heft.files import require_writable, write_text
 from heft.models import Robot
 from heft.recordings import Channel, Topics, channels_of, quoted, read_table, toml_list
 
+from .signals import usual_step
+
 KINDS = ("JointState", "WrenchStamped", "Imu", "Odometry")  # of messages that teams read
 
 
@@ -33,7 +35,7 @@ class _Stream:
     joints: int  # that they name
     begin: float  # first stamp [s], since 1970 where the bag says so
     end: float  # last one [s]
-    step: float  # median time between two [s]
+    step: float  # usual time between two [s]
 
     @staticmethod
     def of(bag: Path, channel: Channel) -> _Stream:
@@ -44,7 +46,7 @@ class _Stream:
         places = [name.split(".", 1)[1] for name in table.columns if "." in name]
         joints = {p for p in places if not channel.kind.endswith(KINDS[1:])}
         frame = "" if joints else places[0].rpartition(".")[0]
-        step = float(np.median(np.diff(time))) if len(time) > 1 else np.nan
+        step = usual_step(time) if len(time) > 1 else np.nan
         ends = (float(time[0]), float(time[-1])) if len(time) else (np.nan, np.nan)
         return _Stream(channel.topic, _kind(channel), frame, len(joints), *ends, step)
 

@@ -8,7 +8,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,7 +17,6 @@ from typing import BinaryIO
 
 import numpy as np
 
-from heft.arrays import Array
 from heft.errors import InvalidSetting, visible
 from heft.files import put, require_own, require_regular, require_writable, workshop
 from heft.information import quaternion_of_matrix
@@ -35,9 +34,8 @@ from heft.streams import (
     until_failure,
 )
 
-from .method import CooperativeResult
 from .node import CooperativeNode, NodeSettings
-from .results import RESULTS, TeamFound, with_other_axes
+from .results import RESULTS, TeamFound, results_of
 from .team_file import TeamFile
 from .team_streams import ContactReader, arm_sensors, idle, played, team_link
 from .wire import LARGEST, BadMessage, decoded, encoded
@@ -404,34 +402,3 @@ def publish(node: CooperativeNode, connection: Connection) -> None:
             children[f"{other.name}/{other.frame}"] = (quaternion, pose[1])
     if children:
         connection.publish_transforms(stamp, robot.frame, children)
-
-
-def results_of(node: CooperativeNode) -> TeamFound:
-    """Return the results of a node with all windows so far, as `heft coop identify` does."""
-    found, origins = _found(node), node.solver.origins
-
-    def again(turns: Mapping[int, Array]) -> TeamFound:
-        return _found(node.turned({origins[k]: by for k, by in turns.items()}))
-
-    return with_other_axes(found, lambda: node.solver.parts(node.replica), again)
-
-
-def _found(node: CooperativeNode) -> TeamFound:
-    """Return the results of a node as the axes of wrenches are stated."""
-    node.solver.finish(node.replica)
-    latest = node.known
-    origins = tuple(range(node.count)) if latest is None else latest.origins
-    history = [] if latest is None else [*node.solver.history()]
-    if latest is not None:
-        history = [k for k in history if len(k.poses or ()) == len(origins)]
-        history = [*history[:-1], latest.known]
-    result = CooperativeResult(tuple(history), tuple(node.solver.changes))
-    end = 0.0 if latest is None else latest.known.time
-    untold = origins if latest is None else latest.known.unplaced
-    among = node.stated.among(origins)
-    clocks, delays = (
-        {origins.index(o): c for o, c in set_by.items() if o in origins}
-        for set_by in (node.clocks(), node.solver.clocks.delays)
-    )
-    untold = untold if result.known else ()
-    return TeamFound(among, "heft", result, end, clocks, untold, delays=delays)

@@ -164,21 +164,6 @@ class CooperativeResult:
         return next((k for k in reversed(self.known) if k.time <= time), nothing)
 
 
-def unplaced(
-    team: Sequence[ContactSignals], graph: Graph, space: Space = SPATIAL
-) -> tuple[int, ...]:
-    """Return the robots whose poses relative to robot 0 the motion does not determine.
-
-    Args:
-        team: Signals of each robot, at times of its own on one clock.
-    """
-    parts = [space.of(part) for part in windows_of(team)]
-    sound = np.isfinite([p.motion for p in parts]).all(axis=(0, 2))
-    motions = [p.motion[sound] for p in parts]
-    placed = TeamMotions(motions, parts, int(sound.sum()), graph, space).placed(range(len(parts)))
-    return tuple(k for k in range(len(parts)) if k not in placed)
-
-
 @dataclass(frozen=True, eq=False)
 class Sums:
     """Linear map from the rows of all robots to the load's motion and wrench, at given poses.

@@ -215,21 +215,21 @@ class TeamSolver:
                 run.belief = replace(run.belief, mass=None, centres={}, load=load)
         self.origins, self._run = origins, run
 
-    def _set_clocks(self, replica: Replica, number: int, share: float = 1.0) -> bool:
+    def _set_clocks(self, replica: Replica, number: int, ended: bool = False) -> bool:
         """Compare clocks; return whether one was set and recent windows are processed again.
 
-        So are wrenches with their robots' motion, where poses are known.
-
-        Args:
-            share: Of its deviation, within which a delay is left.
+        So are wrenches with their robots' motion, where poses are known. In the end all settle, by
+        all windows.
         """
-        begin = replica.begin(self.origins)
+        begin, settings = replica.begin(self.origins), self.clocks.settings
         if number < self._compared or number + 1 - begin < self.method.first:
             return False
         self._compared = number
-        again = max(begin, number + 1 - 250)  # windows, within which a clock shows
-        if not self.clocks.compare(replica, self.origins, number) or self._since > again:
-            again = max(begin, self._since, number + 1 - 1000)  # within which a delay does
+        again = begin if ended else max(begin, number + 1 - settings.again)
+        if not self.clocks.compare(replica, self.origins, number, ended) or self._since > again:
+            recent = begin if ended else number + 1 - settings.recent
+            again = max(begin, self._since, recent)
+            share = settings.settled if ended else 1.0
             if not self._compare_wrenches(replica, range(again, number), share):
                 return False  # the windows that come are right
         self.changes = [t for t in self.changes if t < again * self.method.windows.stride]
@@ -237,7 +237,11 @@ class TeamSolver:
         return True
 
     def _compare_wrenches(self, replica: Replica, numbers: range, share: float) -> bool:
-        """Return whether some wrenches are newly found to be late, or otherwise than before."""
+        """Return whether some wrenches are newly found to be late, or otherwise than before.
+
+        Args:
+            share: Of its deviation, within which a delay is left.
+        """
         run = self._run
         assert run is not None
         poses = [pose for k in range(run.count) if (pose := run.poses.get(k)) is not None]
@@ -324,8 +328,7 @@ class TeamSolver:
                 return
             self._use_spreads()
             self._run.settle()
-            settled = self.clocks.settings.settled
-            if last == 5 or not self._set_clocks(replica, self.next, settled):
+            if last == 5 or not self._set_clocks(replica, self.next, ended=True):
                 return
 
     def history(self) -> Sequence[Known]:

@@ -20,16 +20,18 @@ from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
 from .agreement import AgreementSettings
-from .clocks import ClockOffset, ClockSettings, lateness, on_one_clock
+from .clocks import ClockOffset, ClockSettings, lateness
 from .load import LoadEstimate
-from .method import CooperativeMethod, CooperativeResult, Known, unplaced
+from .method import CooperativeMethod, CooperativeResult, Known
+from .node import CooperativeNode, NodeSettings
 from .paper import PaperMethod, PaperResult
+from .replication import ABSENT, ReplicaSettings, WindowMessage
 from .robot_log import at_one_time, from_one_epoch, opened, together
 from .signals import SENSORS, ContactSignals, usual_step
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
-from .window_stream import WindowSettings, noise_of, windows_of
-from .windows import Pose, Windows, composed, inverse
-from .wrenches import likeliest_axes, same_delays, wrench_delays
+from .window_stream import WindowSettings, noise_of, whole_rows, windows_of
+from .windows import Pose, composed, inverse
+from .wrenches import likeliest_axes
 
 MethodName = Literal["heft", "paper"]
 TEAM_FILE, TRUTH = "team.toml", "truth.json"
@@ -37,6 +39,13 @@ RESULTS = ("team.json", "report.html")
 MOST_POINTS = 400  # of a curve
 # What is left over, times the noise, that is more than noise; beyond which nothing is believed.
 MUCH, TOO_MUCH = 1.2, 2.0
+ALL = 10**9  # windows, as many as logs have
+# Of logs all windows are there, and count whenever a clock is set
+OF_LOGS = NodeSettings(
+    CooperativeMethod(),
+    ReplicaSettings(history=ALL, ahead=ALL),
+    clocks=ClockSettings(again=ALL, recent=ALL),
+)
 
 
 def simulate_team_files(
@@ -431,55 +440,11 @@ def identify_team(
     Args:
         team: Signals of each robot, in times since one stamp.
     """
-
-    def parts() -> list[Windows]:
-        progress("trying other axes of wrenches")
-        return windows_of(on_one_clock(team, stated.graph)[0])
-
-    def again(turns: Mapping[int, Array]) -> TeamFound:
-        read = (s.turned(turns[k]) if k in turns else s for k, s in enumerate(team))
-        return _identified(stated, [*read], method)
-
-    return with_other_axes(_identified(stated, team, method, progress), parts, again)
-
-
-def with_other_axes(
-    found: TeamFound,
-    parts: Callable[[], Sequence[Windows]],
-    again: Callable[[Mapping[int, Array]], TeamFound],
-) -> TeamFound:
-    """Return what was found, with axes of wrenches in which a load explains them if none does yet.
-
-    Args:
-        parts: Returns windows of each robot, those of one place of one time.
-        again: Returns what is found with some robots' wrenches in other axes.
-    """
-    last = found.latest
-    poses = [p for p in last.poses if p is not None] if last is not None and last.poses else []
-    if found.verdict != "poor" or last is None or len(poses) < len(found.names):
-        return found
-    for robots, by in likeliest_axes(parts(), poses, last.space)[:3]:
-        turns = dict.fromkeys(robots, by)
-        other = again(turns)
-        load = other.load(0)
-        if other.verdict != "poor" and load is not None:
-            return replace(found, otherwise=(turns, load.mass))
-    return found
-
-
-def _identified(
-    stated: TeamFile,
-    team: Sequence[ContactSignals],
-    method: MethodName,
-    progress: Callable[[str], None] = lambda line: None,
-) -> TeamFound:
-    """Return the load as the axes of wrenches are stated."""
     repeated: dict[tuple[int, str], float] = {}
     for k, (robot, own) in enumerate(zip(stated.robots, team, strict=True)):
         repeated |= {(k, sensor): time for sensor, time in _repeated(own, robot).items()}
-    signals, clocks = on_one_clock(team, stated.graph)
-    begin, end = together(signals)
-    progress(f"{len(signals)} robots, {end - begin:.1f} s together")
+    begin, end = together(team)
+    progress(f"{len(team)} robots, {end - begin:.1f} s together")
     if len(team) == 2 and not stated.planar and not any(s.torque.any() for s in team):
         raise InvalidSetting(
             "forces at two points turn no load about the line between them",
@@ -494,17 +459,70 @@ def _identified(
             argument="--method paper",
             cure="--method heft",
         )
-    result: CooperativeResult | PaperResult
-    delays: dict[int, ClockOffset] = {}
-    if method == "heft":
-        own_method = CooperativeMethod(planar=stated.planar, belief=stated.belief)
-        result, delays = _with_delays(own_method, signals, stated)
-        untold = result.known[-1].unplaced if result.known else tuple(range(len(signals)))
-    else:
-        result = PaperMethod().identify(at_one_time(signals), stated.graph)
-        untold = unplaced(signals, stated.graph)
+    found = results_of(_gathered(stated, team), progress)
     late = {k: _late_stamps(own, rms) for k, own in enumerate(team) if (rms := lateness(own.time))}
-    return TeamFound(stated, method, result, end, clocks, untold, repeated, delays, late)
+    found = replace(found, end=end, repeated=repeated, reception=late)
+    if method == "heft":
+        return found
+    behind = (found.clocks[k].offset if k in found.clocks else 0.0 for k in range(len(team)))
+    on_one_clock = [replace(s, time=s.time - t) for s, t in zip(team, behind, strict=True)]
+    result = PaperMethod().identify(at_one_time(on_one_clock), stated.graph)
+    return replace(found, method=method, result=result, delays={}, otherwise=None)
+
+
+def _gathered(stated: TeamFile, team: Sequence[ContactSignals]) -> CooperativeNode:
+    """Return a node that was told all windows of whole logs."""
+    node = CooperativeNode(stated, 0, settings=OF_LOGS)
+    for k, signals in enumerate(team):
+        sensors, rows = whole_rows(signals, OF_LOGS.method.windows)
+        if rows:
+            told = {n: np.append(row, sensors.numbers) for n, row in rows.items()}
+            each = ((k, n, told.get(n, ABSENT)) for n in range(min(rows), max(rows) + 1))
+            start = {k: min(rows)}
+            node.replica.receive(k, WindowMessage(start, tuple(each), first=start))
+    return node
+
+
+def results_of(
+    node: CooperativeNode, progress: Callable[[str], None] = lambda line: None
+) -> TeamFound:
+    """Return the results of a node with all windows so far.
+
+    Where no load explains them, other axes and signs of wrenches are tried.
+    """
+    found = _found(node)
+    last, origins = found.latest, node.solver.origins
+    poses = [p for p in last.poses if p is not None] if last is not None and last.poses else []
+    if found.verdict != "poor" or last is None or len(poses) < len(found.names):
+        return found
+    progress("trying other axes of wrenches")
+    for robots, by in likeliest_axes(node.solver.parts(node.replica), poses, last.space)[:3]:
+        turns = dict.fromkeys(robots, by)
+        other = _found(node.turned({origins[k]: by for k in robots}))
+        load = other.load(0)
+        if other.verdict != "poor" and load is not None:
+            return replace(found, otherwise=(turns, load.mass))
+    return found
+
+
+def _found(node: CooperativeNode) -> TeamFound:
+    """Return the results of a node as the axes of wrenches are stated."""
+    node.solver.finish(node.replica)
+    latest = node.known
+    origins = tuple(range(node.count)) if latest is None else latest.origins
+    history = [] if latest is None else [*node.solver.history()]
+    if latest is not None:
+        history = [k for k in history if len(k.poses or ()) == len(origins)]
+        history = [*history[:-1], latest.known]
+    result = CooperativeResult(tuple(history), tuple(node.solver.changes))
+    end = 0.0 if latest is None else latest.known.time
+    untold = origins if latest is None else latest.known.unplaced
+    among = node.stated.among(origins)
+    clocks, delays = (
+        {origins.index(o): c for o, c in set_by.items() if o in origins}
+        for set_by in (node.clocks(), node.solver.clocks.delays)
+    )
+    return TeamFound(among, "heft", result, end, clocks, untold, delays=delays)
 
 
 def _late_stamps(signals: ContactSignals, late: float) -> tuple[float, float, float]:
@@ -514,29 +532,6 @@ def _late_stamps(signals: ContactSignals, late: float) -> tuple[float, float, fl
     change = windows.wrench[apart:, 3:] - windows.wrench[:-apart, 3:]
     rate = float(np.sqrt(np.nanmean(change**2))) / WindowSettings().length
     return late, rate * late, noise_of(signals, WindowSettings().length).force
-
-
-def _with_delays(
-    method: CooperativeMethod, team: Sequence[ContactSignals], stated: TeamFile
-) -> tuple[CooperativeResult, dict[int, ClockOffset]]:
-    """Return estimates with wrenches that are set on the time of their robots' motion, and how."""
-    result, settings = method.identify(team, stated.graph), ClockSettings()
-    delays: dict[int, ClockOffset] = {}
-    for _ in range(6):  # the longer a delay, the less it is linear
-        last = result.known[-1] if result.known else None
-        poses = [p for p in last.poses if p is not None] if last and last.poses else []
-        if len(poses) < len(team):
-            break
-        behind = {k: s.behind for k, s in enumerate(team)}
-        parts = windows_of(team)
-        again = wrench_delays(parts, poses, result.changes, behind, method.space, settings)
-        if same_delays(delays, again, settings.settled):
-            break
-        delays = again
-        none = ClockOffset(0.0, 0.0)
-        team = [replace(s, behind=again.get(k, none).offset) for k, s in enumerate(team)]
-        result = method.identify(team, stated.graph)
-    return result, delays
 
 
 def _repeated(signals: ContactSignals, robot: TeamRobot) -> dict[str, float]:

@@ -82,20 +82,23 @@ class RobotLog:
     def signals(self) -> ContactSignals:
         """Return what sensors at its contact read.
 
+        Rows that lack one are holes, or another robot's; so are those whose stamps go back.
+
         Raises:
-            InvalidRecording: If numbers are missing.
+            InvalidRecording: If no row has them all.
         """
         names = self.recording.signals
         rows = self.recording.whole(names)
-        own = np.isfinite(rows.values[:, 0])  # other rows are another robot's, in one file with it
-        time, values = rows.time[own], rows.values[own]
-        if not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values).all(axis=1)))
+        whole = np.isfinite(rows.values).all(axis=1)
+        time, values = rows.time[whole], rows.values[whole]
+        ahead = np.diff(np.fmax.accumulate(time), prepend=-np.inf) > 0.0
+        time, values = time[ahead], values[ahead]
+        if not len(time):
+            lacking = [n for n, v in zip(names, rows.values.T, strict=True) if np.isnan(v).all()]
             raise InvalidRecording(
-                "numbers are missing",
+                "no row of the log has all numbers",
                 argument=self.recording.name,
-                got=f"in row {row + 1}, at {time[row]:g} s",
-                cure="leave that stretch out: heft convert writes part of a log",
+                got=f"{len(rows.time)} rows, none with {', '.join(lacking or names)}",
             )
         if self.arm is not None:
             named = {"acc": "acceleration", "force": "force", "torque": "torque"}

@@ -73,7 +73,6 @@ class ContactSignals:
     # where a sensor's signal is computed and holds the rate of another one, that one and the rate
     # that it holds (see `rates`) side by side, shape (N, 6): of an acceleration the velocity
     derived: Mapping[str, Array] = field(default_factory=dict)
-    behind: float = 0.0  # by which force and torque are of the past, where it was found [s]
 
     @property
     def by_sensor(self) -> dict[str, Array]:

@@ -271,6 +271,21 @@ class WindowStream:
             self._derived = {name: both[keep:] for name, both in self._derived.items()}
 
 
+def whole_rows(
+    signals: ContactSignals, settings: WindowSettings, noise: TeamNoise | None = None
+) -> tuple[OriginSensors, dict[int, Array]]:
+    """Return what sensors a whole log is of, and its windows by number, shape (24,) each.
+
+    Args:
+        signals: At any times; where a sensor repeats itself there are no windows.
+        noise: Of the sensors; estimated from the signals if None.
+    """
+    noise = noise or noise_of(signals, settings.length)
+    sensors = OriginSensors(noise, usual_step(signals.time))
+    works = ~np.any(list(signals.repeated().values()), axis=0)
+    return sensors, dict(WindowStream(settings, sensors).add(signals.part(works)))
+
+
 def windows_of(
     team: Sequence[ContactSignals],
     settings: WindowSettings = WindowSettings(),
@@ -284,31 +299,19 @@ def windows_of(
         team: Signals of each robot, at times of its own.
         noise: Of the sensors; estimated from the signals if None.
     """
-    made = []
-    for signals in team:
-        works = ~np.any(list(signals.repeated().values()), axis=0)
-        omega, step = signals.angular_velocity[works], usual_step(signals.time)
-        own = noise or noise_of(signals, settings.length)
-        second = omega.T @ omega / max(len(omega), 1) - own.angular_velocity**2 * np.eye(3)
-        sensors = OriginSensors(own, step)
-        part = signals.part(works)
-        rows = dict(WindowStream(settings, sensors).add(part))
-        if signals.behind:  # windows of the wrench are then later ones of the same weights
-            shifted = replace(part, time=part.time - signals.behind)
-            late = dict(WindowStream(settings, sensors).add(shifted))
-            rows = {n: np.append(rows[n][:18], late[n][18:]) for n in rows.keys() & late.keys()}
-        made.append((rows, covariances(sensors, settings, second)))
-    begin = min((min(rows, default=0) for rows, _ in made), default=0)
-    count = max((max(rows, default=-1) for rows, _ in made), default=-1) + 1 - begin
+    made = [whole_rows(signals, settings, noise) for signals in team]
+    begin = min((min(rows, default=0) for _, rows in made), default=0)
+    count = max((max(rows, default=-1) for _, rows in made), default=-1) + 1 - begin
     middles = settings.stride * (begin + np.arange(count)) + 0.5 * settings.length
     each_robot = []
-    for by_number, kind in made:
+    for signals, (sensors, rows) in zip(team, made, strict=True):
         every = np.full((count, 24), np.nan)
-        for number, row in by_number.items():
+        for number, row in rows.items():
             every[number - begin] = row
-        each_robot.append(
-            replace(kind, time=middles.astype(float), motion=every[:, :18], wrench=every[:, 18:])
-        )
+        omega, gyro = signals.angular_velocity, sensors.noise.angular_velocity
+        second = omega.T @ omega / max(len(omega), 1) - gyro**2 * np.eye(3)
+        kind, time = covariances(sensors, settings, second), middles.astype(float)
+        each_robot.append(replace(kind, time=time, motion=every[:, :18], wrench=every[:, 18:]))
     return each_robot
 
 
