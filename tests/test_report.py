@@ -535,7 +535,9 @@ def test_the_first_screen_holds_headline_robot_and_first_masses(
 ) -> None:
     with opened(chromium, written.as_uri(), width=width, height=800) as seen:
         page = seen.page
-        headline = page.locator("p", has_text="with its masses and fitted friction").first
+        sentence = page.locator("p", has_text="with its masses and fitted friction").first
+        headline = page.locator("p.answer")
+        assert headline.bounding_box()["y"] < sentence.bounding_box()["y"] < 700
         scene, masses = page.locator("figure.scene canvas"), page.locator("table").first
         tops = [headline.bounding_box()["y"], scene.bounding_box()["y"]]
         assert 0 < tops[0] < tops[1] < 700

@@ -23,13 +23,13 @@ from .agreement import AgreementSettings
 from .clocks import ClockOffset, ClockSettings, lateness
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known
-from .node import CooperativeNode, NodeSettings
+from .node import MANY, CooperativeNode, NodeSettings
 from .paper import PaperMethod, PaperResult
 from .replication import ABSENT, ReplicaSettings, WindowMessage
 from .robot_log import at_one_time, from_one_epoch, opened, together
 from .signals import SENSORS, ContactSignals, usual_step
 from .team_file import OFFSET_STD, TeamFile, TeamRobot
-from .window_stream import WindowSettings, noise_of, whole_rows, windows_of
+from .window_stream import WindowSettings, log_rows, noise_of, windows_of
 from .windows import Pose, composed, inverse
 from .wrenches import likeliest_axes
 
@@ -39,13 +39,6 @@ RESULTS = ("team.json", "report.html")
 MOST_POINTS = 400  # of a curve
 # What is left over, times the noise, that is more than noise; beyond which nothing is believed.
 MUCH, TOO_MUCH = 1.2, 2.0
-ALL = 10**9  # windows, as many as logs have
-# Of logs all windows are there, and count whenever a clock is set
-OF_LOGS = NodeSettings(
-    CooperativeMethod(),
-    ReplicaSettings(history=ALL, ahead=ALL),
-    clocks=ClockSettings(again=ALL, recent=ALL),
-)
 
 
 def simulate_team_files(
@@ -472,12 +465,15 @@ def identify_team(
 
 def _gathered(stated: TeamFile, team: Sequence[ContactSignals]) -> CooperativeNode:
     """Return a node that was told all windows of whole logs."""
-    node = CooperativeNode(stated, 0, settings=OF_LOGS)
+    method, kept = CooperativeMethod(), ReplicaSettings(history=MANY, ahead=MANY)
+    # All windows are there, and count whenever a clock is set
+    settings = NodeSettings(method, kept, clocks=ClockSettings(again=MANY, recent=MANY))
+    node = CooperativeNode(stated, 0, settings=settings)
     for k, signals in enumerate(team):
-        sensors, rows = whole_rows(signals, OF_LOGS.method.windows)
+        sensors, rows = log_rows(signals, method.windows)
         if rows:
-            told = {n: np.append(row, sensors.numbers) for n, row in rows.items()}
-            each = ((k, n, told.get(n, ABSENT)) for n in range(min(rows), max(rows) + 1))
+            rows = {n: np.append(row, sensors.numbers) for n, row in rows.items()}
+            each = ((k, n, rows.get(n, ABSENT)) for n in range(min(rows), max(rows) + 1))
             start = {k: min(rows)}
             node.replica.receive(k, WindowMessage(start, tuple(each), first=start))
     return node

@@ -89,8 +89,8 @@ class RobotLog:
         """
         names = self.recording.signals
         rows = self.recording.whole(names)
-        whole = np.isfinite(rows.values).all(axis=1)
-        time, values = rows.time[whole], rows.values[whole]
+        finite = np.isfinite(rows.values).all(axis=1)
+        time, values = rows.time[finite], rows.values[finite]
         ahead = np.diff(np.fmax.accumulate(time), prepend=-np.inf) > 0.0
         time, values = time[ahead], values[ahead]
         if not len(time):

@@ -271,7 +271,7 @@ class WindowStream:
             self._derived = {name: both[keep:] for name, both in self._derived.items()}
 
 
-def whole_rows(
+def log_rows(
     signals: ContactSignals, settings: WindowSettings, noise: TeamNoise | None = None
 ) -> tuple[OriginSensors, dict[int, Array]]:
     """Return what sensors a whole log is of, and its windows by number, shape (24,) each.
@@ -299,7 +299,7 @@ def windows_of(
         team: Signals of each robot, at times of its own.
         noise: Of the sensors; estimated from the signals if None.
     """
-    made = [whole_rows(signals, settings, noise) for signals in team]
+    made = [log_rows(signals, settings, noise) for signals in team]
     begin = min((min(rows, default=0) for _, rows in made), default=0)
     count = max((max(rows, default=-1) for _, rows in made), default=-1) + 1 - begin
     middles = settings.stride * (begin + np.arange(count)) + 0.5 * settings.length

@@ -137,6 +137,8 @@ class Residual:
             weighted.reshape(len(some), -1) ** 2, axis=1
         )
         Z = effects[is_seen]
+        if not len(Z):
+            return
         scores = (Z * E).reshape(len(Z), m, -1, len(self.blocks)).sum(axis=2)
         S, count = scores.sum(axis=2)[..., None], int(self.blocks.max()) + 1
         blocks = scores @ (self.blocks[:, None] == np.arange(count)).astype(float)
