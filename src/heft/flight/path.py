@@ -144,7 +144,8 @@ class FlightSystem:
     Two more say how the actuators, all alike, respond beyond what is stated of them: how much later
     in the mean [s], and by how much more the square of the response's width [s²]. So a delay, a lag
     and what lies between need not be told apart. Their priors are wide: `LATE`, and of the square
-    of the width anything from a pure delay's, 0, to a pure lag's, the square of its mean.
+    of the width from a pure delay's, 0, to a pure lag's, the square of its mean, which are common:
+    either is one deviation away.
     """
 
     flight: FlightLog  # the log
@@ -250,7 +251,7 @@ class FlightSystem:
         square = float(np.mean(lag + more[0])) ** 2
         least = float(np.median(self.flight.steps)) ** 2 / 12.0  # of a command's own width
         middle = np.array([0.0, 0.5 * square - np.mean(lag**2)])
-        spread = np.array([LATE, (square + least) / np.sqrt(12.0)])
+        spread = np.array([LATE, (square + least) / 2.0])
         rows = np.zeros((2, PARAMETER_COUNT + 3))
         rows[:, PARAMETER_COUNT:-1] = np.diag(1.0 / spread)
         rows[:, -1] = (middle - more) / spread
