@@ -223,7 +223,7 @@ class TeamSolver:
         """
         begin, settings = replica.begin(self.origins), self.clocks.settings
         # Once a number, as windows that are processed again would set others to and fro
-        if not ended and number <= self._compared or number + 1 - begin < self.method.first:
+        if (not ended and number <= self._compared) or number + 1 - begin < self.method.first:
             return False
         self._compared = number
         again = begin if ended else max(begin, number + 1 - settings.again)
