@@ -31,6 +31,7 @@ from heft.applications.cooperation import (
 from heft.applications.cooperation import results as team_results
 from heft.applications.cooperation.clocks import ClockOffset, ClockSettings, offset_of_squares
 from heft.applications.cooperation.method import CooperativeRun
+from heft.applications.cooperation.node import TeamSolver
 from heft.applications.cooperation.paper import estimate_map, observation
 from heft.applications.cooperation.window_stream import (
     WindowSettings,
@@ -264,6 +265,21 @@ def test_a_clock_that_differs_is_found_and_set(offset: float) -> None:
         assert list(team_found.clocks) == named and team_found.verdict == "good"
         for clock in team_found.clocks.values():
             assert abs(clock.offset - offset) < 4.0 * found.std
+
+
+def test_clocks_that_set_one_another_to_and_fro_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is found of clocks, and however often, all windows are taken and a load is told."""
+    asked: list[int] = []
+
+    def never_settled(self: TeamSolver, replica: object, numbers: range, share: float) -> bool:
+        asked.append(numbers.stop)
+        return True
+
+    monkeypatch.setattr(TeamSolver, "_compare_wrenches", never_settled)
+    read = signals(SHORT.run(1))
+    stated = TeamFile(tuple(TeamRobot(f"r{k}") for k in range(3)), Graph.ring(3))
+    found = team_results.identify_team(stated, read)
+    assert len(asked) > 5 and found.load(0) is not None
 
 
 def test_clocks_are_as_sure_as_they_say() -> None:

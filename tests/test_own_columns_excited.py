@@ -12,30 +12,18 @@ import pyarrow.parquet
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.excite import Excited, ExciteSettings, excite_files, open_experiment
+from heft.applications.excite import Excited, excite_files, open_experiment
 from heft.errors import InvalidSetting
-from heft.excitation import DesignSettings, SolverSettings
 from heft.models import Robot
 from heft.models.own_columns import JointValues, OwnColumns, RegressorColumn
 from heft.plants import ExcitableRobot, standard_rows
-from tests import robots
+from tests import robots, test_excite
 from tests.test_own_columns import SPRING
 
 ARM = DEMO / "arm.urdf"
 STIFFNESS = 90.0  # N·m/rad, of which the elbow's 200 N·m do not hold 3 rad
 LIMITS = f'[motion]\n[motion.own_columns]\n"elbow.spring" = {STIFFNESS}\ncable = 0.5\n'
-QUICK = ExciteSettings(
-    DesignSettings(
-        duration=6.0,
-        harmonics=3,
-        random=6,
-        starts=1,
-        workers=1,
-        solver=SolverSettings(rounds=2, iterations=8),
-    ),
-    compared=False,
-    collisions=False,
-)
+QUICK = replace(test_excite.QUICK, collisions=False)
 
 
 def curved(q: JointValues, v: JointValues, a: JointValues) -> list[RegressorColumn]:
