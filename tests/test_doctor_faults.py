@@ -128,7 +128,7 @@ def test_a_zero_off_by_three_degrees_is_found_where_gravity_tells_it() -> None:
     shift = np.deg2rad(3.0) * np.eye(len(e.joints))[1]
     log = replace(e, position=e.position + shift).logged(np.random.default_rng(1))
     found = [f for f in diagnose([log], e.robot).findings if f.sure is not None]
-    finding = max(found, key=lambda f: f.evidence["evidence"])
+    finding = max(found, key=lambda f: f.evidence["twice_log_odds"])
     assert (finding.name, finding.about) == ("encoder offset", e.joints[1])
     assert finding.evidence["value"] == pytest.approx(-shift[1], abs=np.deg2rad(1.0))
 

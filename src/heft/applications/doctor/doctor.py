@@ -382,11 +382,12 @@ def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def verdict_of(d: Diagnosis) -> str:
     """Return in a few words whether the logs are any good."""
-    worst = sum(f.severity == "spoils" for f in d.findings)
-    rest = len(d.findings) - worst
+    worst = [f.name for f in d.findings if f.severity == "spoils"]
+    rest = len(d.findings) - len(worst)
     verdict = "clean" if not d.findings else "usable"
     if worst:
-        verdict = f"{worst} {'thing' if worst == 1 else 'things'} will spoil an identification"
+        named = worst[0] if len(worst) == 1 else f"{len(worst)} things"
+        verdict = f"{named} will spoil an identification"
     if rest:
         verdict += f", {rest} to know"
     return verdict

@@ -108,7 +108,7 @@ class Physics:
             about=log.about(step.told if isinstance(step, TorqueGain) else step.joints),
             severity="spoils" if spoils else "warns",
             evidence={
-                "evidence": proof.evidence,
+                "twice_log_odds": proof.evidence,
                 "unexplained_before": proof.before,
                 "unexplained_after": proof.after,
                 **number,
@@ -132,7 +132,7 @@ class Physics:
                 f"torque {side} motion by {1e3 * abs(drift):.3g} ms a second",
                 about="all joints",
                 severity="spoils",
-                evidence={"value": drift, "evidence": gain},
+                evidence={"value": drift, "twice_log_odds": gain},
                 sure=self._sure(gain, []),
                 cure="stamp position and torque by one clock, or bring them in time before they "
                 "are joined",
@@ -147,7 +147,7 @@ class Physics:
                 f"{lag.order})",
                 about="all joints",
                 severity="spoils",
-                evidence={"corner_hz": lag.corner, "order": lag.order, "evidence": gain},
+                evidence={"corner_hz": lag.corner, "order": lag.order, "twice_log_odds": gain},
                 sure=self._sure(gain, []),
                 cure="log the torque before the filter, or send the positions through the same",
             )
@@ -214,7 +214,7 @@ class Physics:
                 f"{load.strain:.0f} times as far off as the other links",
                 about=self.robot.tree.names[load.body],
                 severity="warns",
-                evidence={"mass_kg": load.mass, "evidence": load.evidence},
+                evidence={"mass_kg": load.mass, "twice_log_odds": load.evidence},
                 sure=self._sure(load.evidence, []),
                 cure="is there a tool or load that the file does not name? heft identifies it "
                 "together with the last link",
