@@ -613,7 +613,7 @@ def test_the_command_says_so_and_exits_by_it(
     np.savez(bad, **arrays)
     assert run(str(bad), "--json", str(out), "--quiet") == 1
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert "zero effort will spoil" in first and "zero effort, tau.elbow" in second
+    assert "zero effort: this will spoil" in first and "zero effort, tau.elbow" in second
     (finding,) = json.loads(out.read_text())["findings"]
     assert finding["lines"]["options"] == "[joint.elbow]\nmeasured = false"
 

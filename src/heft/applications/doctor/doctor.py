@@ -386,8 +386,9 @@ def verdict_of(d: Diagnosis) -> str:
     rest = len(d.findings) - len(worst)
     verdict = "clean" if not d.findings else "usable"
     if worst:
-        named = worst[0] if len(worst) == 1 else f"{len(worst)} things"
-        verdict = f"{named} will spoil an identification"
+        verdict = f"{len(worst)} things will spoil an identification"
+        if len(worst) == 1:
+            verdict = f"{worst[0]}: this will spoil an identification"
     if rest:
         verdict += f", {rest} to know"
     return verdict
