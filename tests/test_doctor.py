@@ -250,6 +250,17 @@ def test_a_scale_is_proposed_where_the_torque_may_be_in_another_unit(
     assert [len(f.lines) for f in unit] == [line]
 
 
+@pytest.mark.parametrize(("lost", "verdict"), [(0.05, "usable, 1 to know"), (0.2, "not finite:")])
+def test_what_several_signals_miss_is_said_once(lost: float, verdict: str) -> None:
+    arrays = good_log()
+    for joint in JOINTS:
+        arrays[f"tau.{joint}"][100 : 100 + round(lost * ROWS)] = np.nan
+    diagnosis = diagnose([recorded(arrays)])
+    assert len(diagnosis.findings) == len(JOINTS)
+    first, finding, _cure = diagnosis.summary().splitlines()
+    assert verdict in first and all(f"tau.{joint}" in finding for joint in JOINTS)
+
+
 def test_motion_in_a_silence_is_no_jump() -> None:
     arrays = good_log()
     without(slice(1000, 1500))(arrays)

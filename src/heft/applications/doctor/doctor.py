@@ -380,10 +380,26 @@ def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda f: SEVERITIES.index(f.severity)))
 
 
+def stated_together(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings with those that say the same of several signals as one about all of these."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for f in findings:
+        groups.setdefault((f.severity, f.name, f.message, f.cure, *f.lines), []).append(f)
+    return [
+        replace(
+            of[0],
+            about=", ".join(f.about for f in of),
+            lines={to: "\n".join(dict.fromkeys(f.lines[to] for f in of)) for to in of[0].lines},
+        )
+        for of in groups.values()
+    ]
+
+
 def verdict_of(d: Diagnosis) -> str:
     """Return in a few words whether the logs are any good."""
-    worst = [f.name for f in d.findings if f.severity == "spoils"]
-    rest = len(d.findings) - len(worst)
+    findings = stated_together(d.findings)
+    worst = [f.name for f in findings if f.severity == "spoils"]
+    rest = len(findings) - len(worst)
     verdict = "clean" if not d.findings else "usable"
     if worst:
         verdict = f"{len(worst)} things will spoil an identification"
@@ -413,7 +429,7 @@ def text(d: Diagnosis) -> str:
     """Return the diagnosis as text: a line of verdict, then the findings, the most severe first."""
     names = ", ".join(Path(n).name for n, _ in d.logs)
     lines = [f"{names}: {verdict_of(d)} ({of_the_logs(d)})"]
-    for f in d.findings:
+    for f in stated_together(d.findings):
         sure = "" if f.sure is None else f" [{percent(f.sure)} sure]"
         lines.append(f"{MARKS[f.severity]} {f.name}, {f.about}: {f.message}{sure}")
         lines += f.remedy

@@ -15,7 +15,7 @@ from heft.display import Curve, Plot, Series, Table, render, rounded
 from heft.information import Finding
 from heft.recordings import Recording
 
-from .doctor import MARKS, Diagnosis, of_the_logs, percent, verdict_of
+from .doctor import MARKS, Diagnosis, of_the_logs, percent, stated_together, verdict_of
 from .log_statistics import runs
 
 DRAWN_POINTS = 2000  # of a signal
@@ -68,7 +68,7 @@ def html(diagnosis: Diagnosis) -> str:
         facts=of_the_logs(diagnosis),
         picture=picture,
         drawn_as=[(s.role, s.name) for s in picture.series] if picture else [],
-        findings=[_shown(diagnosis, finding) for finding in diagnosis.findings],
+        findings=[_shown(diagnosis, finding) for finding in stated_together(diagnosis.findings)],
         marks=MARKS,
         colours=COLOURS,
         unexplained=Table(
@@ -102,10 +102,10 @@ def _number(name: str, value: float) -> tuple[str, str]:
 
 
 def _signals(diagnosis: Diagnosis, finding: Finding) -> Iterator[Plot]:
-    """Yield the piece of each log that a finding is about, where it is about one signal."""
+    """Yield the piece of each log that a finding is about, of its first signal."""
     kinds = ("q",) if finding.lines.get("map", "").startswith("[q]") else ("tau", "current", "q")
     for recording in diagnosis.recordings:
-        about = finding.about.removeprefix(f"{Path(recording.name).name}: ")
+        about = finding.about.removeprefix(f"{Path(recording.name).name}: ").split(", ")[0]
         if len(diagnosis.recordings) > 1 and about == finding.about and about == "t":
             continue
         names = [about, *(f"{kind}.{about}" for kind in kinds)]

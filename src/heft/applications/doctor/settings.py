@@ -25,7 +25,7 @@ class ClockThresholds:
     jitter_steps: float = 0.2  # robust standard deviation of the time between rows [steps]
     missing_share: float = 0.01  # share of time steps that are multiples of the usual one
     run_rows: int = 100  # mean rows of a run, from which on a clock set back has restarted
-    lost_share: float = 0.01  # share of lost rows above which an identification is spoilt
+    lost_share: float = 0.1  # share of lost rows above which an identification is spoilt
     repeated_share: float = 0.02  # share of rows that repeat the previous one while the robot moves
     repeated_share_spoils: float = 0.3  # the same share, above which an identification is spoilt
     shortest_motion_s: float = 5.0  # time in motion below which little can be identified [s]
@@ -38,7 +38,7 @@ class SignalThresholds:
 
     still_range: float = 1e-3  # range of a position below which its joint never moves [rad or m]
     constant_range: float = 1e-9  # range of an effort below which it is constant [N·m, N or A]
-    lost_share: float = 0.01  # share of rows without a finite number that spoils an identification
+    lost_share: float = 0.1  # share of rows without a finite number that spoils an identification
     saturated_share: float = 0.005  # share of rows on flat tops at the largest or smallest value
     saturated_share_spoils: float = 0.02  # the same, beyond which an identification is spoilt
     plateau_rows: int = 5  # rows that a flat top lasts at least

@@ -155,7 +155,9 @@ def _elsewhere(stated: Contract) -> str:
     share = f"{percent(predicted['total'])} of all torque"
     joints = {j: e for j, e in predicted["per_joint"].items() if e is not None}
     worst = max(joints, key=lambda j: joints[j], default=None)
-    return share if worst is None else f"{share}; at most {percent(joints[worst])}, of {worst}'s own"
+    return (
+        share if worst is None else f"{share}; at most {percent(joints[worst])}, of {worst}'s own"
+    )
 
 
 def _paths(result: Identification) -> dict[str, list[str]]:
