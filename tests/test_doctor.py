@@ -255,7 +255,7 @@ def test_what_several_signals_miss_is_said_once(lost: float, verdict: str) -> No
     arrays = good_log()
     for joint in JOINTS:
         arrays[f"tau.{joint}"][100 : 100 + round(lost * ROWS)] = np.nan
-    diagnosis = diagnose([recorded(arrays)])
+    diagnosis = doctor.diagnose([recorded(arrays)])
     assert len(diagnosis.findings) == len(JOINTS)
     first, finding, _cure = diagnosis.summary().splitlines()
     assert verdict in first and all(f"tau.{joint}" in finding for joint in JOINTS)
