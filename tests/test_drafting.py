@@ -139,6 +139,22 @@ def test_a_draft_reads_the_log_that_it_was_made_for() -> None:
     assert recording.signals == tuple(f"{kind}.{j}" for kind in ("q", "tau") for j in JOINTS)
 
 
+@pytest.mark.parametrize(("speed", "step"), [(1.0, 0.02), (0.0, 0.001)])
+def test_a_step_that_no_column_tells_is_that_of_positions_and_velocities(
+    speed: float, step: float
+) -> None:
+    t = 0.02 * np.arange(500)
+    q, v = np.array([np.sin(t), np.cos(2.0 * t)]), np.array([np.cos(t), -2.0 * np.sin(2.0 * t)])
+    noise = 1e-4 * np.random.default_rng(0).normal(size=(2, 500))
+    names = ("qpos_0", "qpos_1", "qvel_0", "qvel_1")
+    columns = dict(zip(names, np.vstack([q, speed * v + noise]), strict=True))
+    log = Table(
+        "run.csv", names, 500, lambda wanted: iter([np.array([columns[n] for n in wanted]).T])
+    )
+    said = tomllib.loads(draft_map(log, ["first", "second"]))
+    assert said["time"]["step"] == pytest.approx(step, rel=0.01)
+
+
 @given(
     names=st.lists(st.text(max_size=12), min_size=1, max_size=8, unique=True),
     joints=st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4, unique=True),

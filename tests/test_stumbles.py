@@ -288,6 +288,15 @@ def test_a_draft_takes_units_for_signals_and_says_what_else_is_needed(user: User
     assert "# [joint.y]\n# fixed = true\n" in drafted
 
 
+def test_the_draft_that_an_error_proposes_is_typed_as_it_stands(user: User) -> None:
+    columns = of_a_gantry()
+    user.has(urdf(GANTRY), {"t": columns["t"], "x_mm": columns["q.x"], "x_Nm": columns["tau.x"]})
+    code, printed = user.types("heft identify arm.urdf run.npz --quiet")
+    (proposed,) = re.findall(r"heft check .*\.urdf", printed)
+    assert code == 2 and user.types(proposed)[0] == 0
+    assert (user.folder / "map.toml").is_file()
+
+
 def test_a_search_is_bounded_and_says_so(user: User) -> None:
     user.has(urdf(ARM), measured())
     code, printed = user.types("heft check run.npz --robot arm.urdf --longest 1e-6")

@@ -107,10 +107,11 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     ]
     if time is None and (time := _growing(table, columns)) is not None:
         lines.append("# CHECK: no column is named like a time; this one grows from row to row")
-    lines += _time_lines(table, time)
+    kinds = ("q", "tau", "current", "v") if joints else ()
+    found = {k: _by_joint([g for g in guesses if g.kind == k], joints, cells) for k in kinds}
+    lines += _step_lines(table, found) if time is None else _time_lines(table, time)
     used = {time}
-    for kind in ("q", "tau", "current", "v") if joints else ():
-        guessed, why = _by_joint([g for g in guesses if g.kind == kind], joints, cells)
+    for kind, (guessed, why) in found.items():
         lines.append("")
         if not guessed:
             lines += _nothing(kind, joints)
@@ -255,12 +256,26 @@ def _growing(table: Table, columns: Sequence[str]) -> str | None:
     return None
 
 
-def _time_lines(table: Table, time: str | None) -> list[str]:
-    if time is None:
-        return [
-            "[time]  # no column is named like a time, and none grows from row to row",
-            "step = 0.001  # [s]: CHECK, this is not from the log",
-        ]
+def _step_lines(table: Table, found: Mapping[str, tuple[Mapping[str, _Guess], str]]) -> list[str]:
+    """Return the step of a log without a time, by what joints move between rows and their speed."""
+    step, why = 0.001, "this is not from the log"
+    q, v = (found[k][0] if k in found else {} for k in ("q", "v"))
+    if both := [j for j in q if j in v]:
+        moved = np.diff(_head(table, [q[j].column for j in both]), axis=0)
+        speed = _head(table, [v[j].column for j in both])
+        speed = 0.5 * (speed[1:] + speed[:-1])
+        there = np.isfinite(moved) & np.isfinite(speed)
+        x, y = speed[there], moved[there]
+        # of what does not follow its velocity nothing is read
+        if (across := x @ y) > 0.9 * np.linalg.norm(x) * np.linalg.norm(y):
+            step, why = float(f"{across / (x @ x):.3g}"), "by the positions over the velocities"
+    return [
+        "[time]  # no column is named like a time, and none grows from row to row",
+        f"step = {step:g}  # [s]: CHECK, {why}",
+    ]
+
+
+def _time_lines(table: Table, time: str) -> list[str]:
     values = _head(table, [time])[:, 0]
     steps = np.diff(values[np.isfinite(values)])
     steps = steps[steps > 0.0]

@@ -343,7 +343,7 @@ class Recording:
                 else f"name it in the table [{kind}] of a column map (--map)"
             )
             + f"; {_draft(self.name)}"
-            + (f"; {cure}" if cure else ""),
+            + (f"; {cure}" if cure and self.sources else ""),
         )
 
     def canonical(self) -> Table:
