@@ -8,10 +8,7 @@ with 3; never a traceback.
 from __future__ import annotations
 
 import gc
-import re
-import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,6 +44,7 @@ from .options import (
     weighed_live,
 )
 from .terminal import (
+    as_typed,
     leave_unread,
     message,
     not_done,
@@ -598,16 +596,6 @@ for place, (topic, names) in enumerate(TOPICS.items()):
         app[own_name].group, app[own_name].sort_key = group, order
 
 
-def with_model_file(said: str, arguments: Sequence[str]) -> str:
-    """Return an error's text with the model file that was given where it names `--robot ROBOT`."""
-    given = [a for a in arguments if a.endswith((".urdf", ".xml"))]
-    if "--robot" in arguments[:-1]:
-        given = [arguments[arguments.index("--robot") + 1]]
-    placeholder = r"--robot ROBOT( \(no --robot [^)]*\))?"
-    typed = f"--robot {shlex.quote(visible(given[0]))}" if given else ""
-    return re.sub(placeholder, lambda _: typed, said) if given else said
-
-
 def main() -> None:
     """Run the command line."""
     open_streams()
@@ -619,7 +607,7 @@ def main() -> None:
         with interruptible():
             app(sys.argv[1:], exit_on_error=False, print_error=True)
     except HeftError as error:
-        sys.stderr.write(f"heft: {with_model_file(error.explain(), sys.argv[1:])}\n")
+        sys.stderr.write(f"heft: {as_typed(error.explain())}\n")
         sys.exit(error.exit_code)
     except CycloptsError:
         sys.exit(2)

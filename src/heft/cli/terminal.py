@@ -6,6 +6,8 @@ import codecs
 import errno
 import io
 import os
+import re
+import shlex
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -26,10 +28,21 @@ IN_ASCII = {"±": "+-", "×": "x", "·": ".", "−": "-", "–": "-", "→": "->
 IN_ASCII |= {"“": '"', "”": '"', "’": "'", "°": "deg", "✗": "x", "∞": "inf", "√": "sqrt"}
 
 
+def as_typed(text: str) -> str:
+    """Return a text whose proposed commands name the model file of this command line."""
+    words = sys.argv[1:]
+    files = [w for w in words if w.endswith((".urdf", ".xml"))]
+    given = words[words.index("--robot") + 1 :] if "--robot" in words else files
+    if not given:
+        return text
+    command = r"(--robot|heft excite) (?:ROBOT|MODEL)\b(?: \(no --robot [^)]*\))?"
+    return re.sub(command, lambda m: f"{m[1]} {shlex.quote(visible(given[0]))}", text)
+
+
 def message(text: str) -> None:
     """Write lines of results; names out of files steer no terminal."""
     try:
-        sys.stdout.write(visible_lines(text) + "\n")
+        sys.stdout.write(visible_lines(as_typed(text)) + "\n")
         sys.stdout.flush()
     except OSError as problem:
         problem.add_note("standard output")

@@ -138,7 +138,8 @@ class Judge:
         ]
         if still:
             message = (
-                f"joints that never move: {', '.join(still)}; their friction is not identifiable"
+                f"joints that never move: {', '.join(still)}; their friction is not identifiable; "
+                f"if they are held, say so in the file of --with: [joint.{still[0]}] fixed = true"
             )
             yield Check("motion", "fail", float(len(still)), 0.0, message)
         else:
