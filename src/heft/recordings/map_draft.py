@@ -108,10 +108,10 @@ def draft_map(table: Table, joints: Sequence[str]) -> str:
     if time is None and (time := _growing(table, columns)) is not None:
         lines.append("# CHECK: no column is named like a time; this one grows from row to row")
     kinds = ("q", "tau", "current", "v") if joints else ()
-    found = {k: _by_joint([g for g in guesses if g.kind == k], joints, cells) for k in kinds}
-    lines += _step_lines(table, found) if time is None else _time_lines(table, time)
+    by_kind = {k: _by_joint([g for g in guesses if g.kind == k], joints, cells) for k in kinds}
+    lines += _step_lines(table, by_kind) if time is None else _time_lines(table, time)
     used = {time}
-    for kind, (guessed, why) in found.items():
+    for kind, (guessed, why) in by_kind.items():
         lines.append("")
         if not guessed:
             lines += _nothing(kind, joints)
@@ -256,10 +256,10 @@ def _growing(table: Table, columns: Sequence[str]) -> str | None:
     return None
 
 
-def _step_lines(table: Table, found: Mapping[str, tuple[Mapping[str, _Guess], str]]) -> list[str]:
+def _step_lines(table: Table, by_kind: Mapping[str, tuple[Mapping[str, _Guess], str]]) -> list[str]:
     """Return the step of a log without a time, by what joints move between rows and their speed."""
     step, why = 0.001, "this is not from the log"
-    q, v = (found[k][0] if k in found else {} for k in ("q", "v"))
+    q, v = (by_kind[k][0] if k in by_kind else {} for k in ("q", "v"))
     if both := [j for j in q if j in v]:
         moved = np.diff(_head(table, [q[j].column for j in both]), axis=0)
         speed = _head(table, [v[j].column for j in both])
