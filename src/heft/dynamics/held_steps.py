@@ -211,6 +211,30 @@ def _rubbing(drives, v, steepest, torque, slope):  # type: ignore[no-untyped-def
 
 
 @contracted
+def _solve(A, x):  # type: ignore[no-untyped-def]
+    """Overwrite x by A⁻¹ x, and A; for so few unknowns LAPACK's call takes longer than its work."""
+    n = x.shape[0]
+    for k in range(n):
+        pivot = k
+        for i in range(k + 1, n):
+            if abs(A[i, k]) > abs(A[pivot, k]):
+                pivot = i
+        if pivot != k:
+            x[k], x[pivot] = x[pivot], x[k]
+            for j in range(k, n):
+                A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
+        for i in range(k + 1, n):
+            factor = A[i, k] / A[k, k]
+            x[i] -= factor * x[k]
+            for j in range(k + 1, n):
+                A[i, j] -= factor * A[k, j]
+    for k in range(n - 1, -1, -1):
+        for j in range(k + 1, n):
+            x[k] -= A[k, j] * x[j]
+        x[k] /= A[k, k]
+
+
+@contracted
 def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
     """Overwrite a by the acceleration of a step from q and v under a held effort.
 
@@ -223,17 +247,19 @@ def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
     _place(tree, offset, middle, R, p)
     _mass(tree, parameters, R, p, lumped, M)
     M += rotors
+    change = np.empty(n)
     for _ in range(4):  # each with Newton's steps for friction
         start = a.copy()
         _bias(model, v + 0.5 * h * a, R, p, spatial, bias)
         for k in range(30):
             # After some steps friction's steepest slope is taken for its slope.
             _rubbing(drives, v + 0.5 * h * a, k >= 10, torque, slope)
-            lacking = tau - bias - torque
             for i in range(n):
+                change[i] = tau[i] - bias[i] - torque[i]
                 for j in range(n):
-                    lacking[i] -= M[i, j] * a[j]
-            change = np.linalg.solve(M + 0.5 * h * slope, lacking)
+                    change[i] -= M[i, j] * a[j]
+                    slope[i, j] = M[i, j] + 0.5 * h * slope[i, j]
+            _solve(slope, change)
             a += change
             size = 0.5 * h * np.abs(change).max()
             if not np.isfinite(size):
