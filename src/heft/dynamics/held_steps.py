@@ -86,27 +86,31 @@ def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
             _cross(omega[k], p[b], s)
             _cross(omega[k], s, t)
             _cross(alpha[k], p[b], s)
-            t += s + linear[k]
+            for i in range(3):
+                t[i] += s[i] + linear[k, i]
             _turned_back(R[b], t[0], t[1], t[2], linear[b])
             _turned_back(R[b], omega[k, 0], omega[k, 1], omega[k, 2], omega[b])
             _turned_back(R[b], alpha[k, 0], alpha[k, 1], alpha[k, 2], alpha[b])
         _cross(omega[b], axis[b], s)
-        if kind[b] == 0:
-            alpha[b] += rate * s
-            omega[b] += rate * axis[b]
-        else:
-            linear[b] += 2.0 * rate * s
+        for i in range(3):
+            if kind[b] == 0:
+                alpha[b, i] += rate * s[i]
+                omega[b, i] += rate * axis[b, i]
+            else:
+                linear[b, i] += 2.0 * rate * s[i]
         pi = parameters[10 * b : 10 * b + 10]
         h = pi[1:4]
         _cross(omega[b], h, s)
         _cross(omega[b], s, t)
         _cross(alpha[b], h, s)
-        force[b] = pi[0] * linear[b] + s + t
+        for i in range(3):
+            force[b, i] = pi[0] * linear[b, i] + s[i] + t[i]
         _inertia_times(pi, omega[b], s)
         _cross(omega[b], s, t)
         _inertia_times(pi, alpha[b], s)
         _cross(h, linear[b], u)
-        moment[b] = s + t + u
+        for i in range(3):
+            moment[b, i] = s[i] + t[i] + u[i]
     for b in range(count - 1, -1, -1):
         k = parent[b]
         own = moment[b] if kind[b] == 0 else force[b]
@@ -116,8 +120,9 @@ def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
             _turned(R[b], force[b, 0], force[b, 1], force[b, 2], s)
             _turned(R[b], moment[b, 0], moment[b, 1], moment[b, 2], t)
             _cross(p[b], s, u)
-            force[k] += s
-            moment[k] += t + u
+            for i in range(3):
+                force[k, i] += s[i]
+                moment[k, i] += t[i] + u[i]
 
 
 @contracted
