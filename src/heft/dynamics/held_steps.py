@@ -72,7 +72,7 @@ def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
     """Write the torque at zero acceleration: Coriolis and centrifugal terms, and gravity."""
     tree, _, parameters, _, _, gravity = model
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
-    omega, alpha, linear, force, moment = room
+    omega, alpha, linear, force, moment = room[0], room[1], room[2], room[3], room[4]
     s, t, u = np.empty(3), np.empty(3), np.empty(3)
     count = parent.shape[0]
     bias[:] = 0.0
@@ -128,16 +128,11 @@ def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
 @contracted
 def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
     """Add a body's ten parameters, transformed to its parent's frame, to the parent's."""
-    h, moved, turned = np.empty(3), np.empty(3), np.empty((3, 3))
+    h, half, turned = np.empty(3), np.empty(3), np.empty((3, 3))
     _turned(R, pi[1], pi[2], pi[3], h)
-    tensor = np.array(((pi[4], pi[5], pi[7]), (pi[5], pi[6], pi[8]), (pi[7], pi[8], pi[9])))
     for i in range(3):
-        for j in range(3):
-            turned[i, j] = 0.0
-            for k in range(3):
-                for m in range(3):
-                    turned[i, j] += R[3 * i + k] * tensor[k, m] * R[3 * j + m]
-    moved[:] = h + pi[0] * p
+        _inertia_times(pi, R[3 * i : 3 * i + 3], half)
+        _turned(R, half[0], half[1], half[2], turned[i])
     # About another origin: I + (2 h·p + m p²) 1 − h pᵀ − p hᵀ − m p pᵀ.
     square = 0.0
     for i in range(3):
@@ -147,7 +142,7 @@ def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
             turned[i, j] -= h[i] * p[j] + p[i] * h[j] + pi[0] * p[i] * p[j]
         turned[i, i] += square
     out[0] += pi[0]
-    out[1:4] += moved
+    out[1:4] += h + pi[0] * p
     out[4] += turned[0, 0]
     out[5] += turned[0, 1]
     out[6] += turned[1, 1]
@@ -224,10 +219,9 @@ def _solve(A, x):  # type: ignore[no-untyped-def]
         for i in range(k + 1, n):
             if abs(A[i, k]) > abs(A[pivot, k]):
                 pivot = i
-        if pivot != k:
-            x[k], x[pivot] = x[pivot], x[k]
-            for j in range(k, n):
-                A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
+        x[k], x[pivot] = x[pivot], x[k]
+        for j in range(k, n):
+            A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
         for i in range(k + 1, n):
             factor = A[i, k] / A[k, k]
             x[i] -= factor * x[k]
@@ -279,18 +273,11 @@ def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
 @contracted
 def _room(tree, n):  # type: ignore[no-untyped-def]
     count = tree[0].shape[0]
-    spatial = (
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-    )
     return (
         np.zeros((count, 9)),
         np.zeros((count, 3)),
         np.zeros(10 * count),
-        spatial,
+        np.zeros((5, count, 3)),
         np.zeros((n, n)),
         np.zeros((n, n)),
         np.zeros(n),
