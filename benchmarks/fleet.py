@@ -53,6 +53,7 @@ DRIFTS = 500  # joints with one, of each size
 SLOPES = 2000  # likewise, whose intervals are looked at
 MEMORY = (100, 1000)  # robots of fleets whose driver is looked at
 OF_MEMORY = "ur5"  # their type
+SHARED = 4  # robots, and days of each, whose kept logs they share
 LEARNT = 300  # joints that the law is learnt from
 # types that are told apart: length of the links, and masses, per those of the double pendulum
 ALIKE = {"usual": (1.0, 1.0), "longer": (1.3, 1.0), "heavier": (1.0, 1.15)}
@@ -150,8 +151,8 @@ def of_logs(place: Path, scratch: Path) -> Iterator[Row]:
 def of_memory(scratch: Path) -> Iterator[Row]:
     """Yield what the driver holds of few and of many robots, all of whose logs are kept."""
     place, out = scratch / "six joints", scratch / "six joints told"
-    days = [f"2026-03-{k + 1:02d}" for k in range(4)]
-    SimulatedType(OF_MEMORY, SECONDS).write(place, [f"SN{k}" for k in range(4)], days)
+    days = [f"2026-03-{k + 1:02d}" for k in range(SHARED)]
+    SimulatedType(OF_MEMORY, SECONDS).write(place, [f"SN{k}" for k in range(SHARED)], days)
     identify(place, out, FleetSettings("threads", 1))
     few, many = (peak_memory(*multiply(place, out, count, 30), jobs=2) for count in MEMORY)
     name = f"driver of {MEMORY[1]} robots × 30 days"
@@ -418,7 +419,7 @@ def of_types(place: Path) -> Iterator[Row]:
 
 @benchmark(
     {"TYPES": ("double",), "SECONDS": 6.0, "ROBOTS": 2, "DAYS": 2, "NULL": 60, "NULL_WARM": 2,
-     "DRIFTS": 2, "SLOPES": 4, "MEMORY": (3, 6), "OF_MEMORY": "double", "LEARNT": 4,
+     "DRIFTS": 2, "SLOPES": 4, "MEMORY": (3, 6), "OF_MEMORY": "double", "SHARED": 2, "LEARNT": 4,
      "SIZES": SIZES[:1], "KILLS": 0, "FLEETS": 1, "MEMBERS": 5, "REPEATS": 1}
 )  # fmt: skip
 def main() -> Iterator[Row]:

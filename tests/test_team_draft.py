@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from heft.errors import InvalidRecording, InvalidSetting
 from tests.team_bags import MASS, Pair, Record, record
 
 PAIR = Pair.of(1)
-SHORT = Record(duration=12.0)
+SHORT = Record(duration=8.0)  # whose wrenches are too few to tell delays, too: far fewer fits
 
 
 def drafted(folder: Path, how: Record, **model: str) -> Path:
@@ -71,7 +72,7 @@ def test_a_wrench_that_begins_later_and_pauses_leaves_holes(tmp_path: Path) -> N
 def test_opposite_wrenches_are_told_by_physics_with_what_cures_them(
     sign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    team = drafted(tmp_path, Record(duration=12.0, sign=-1.0 if sign == "both" else 1.0))
+    team = drafted(tmp_path, replace(SHORT, sign=-1.0 if sign == "both" else 1.0))
     first, right = team.read_text().split('name = "right"')
     if sign == "right":  # its sensor is taken for one that reads the opposite
         team.write_text(f'{first}name = "right"\nreaction = true{right}')

@@ -72,7 +72,7 @@ def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
     """Write the torque at zero acceleration: Coriolis and centrifugal terms, and gravity."""
     tree, _, parameters, _, _, gravity = model
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
-    omega, alpha, linear, force, moment = room
+    omega, alpha, linear, force, moment = room[0], room[1], room[2], room[3], room[4]
     s, t, u = np.empty(3), np.empty(3), np.empty(3)
     count = parent.shape[0]
     bias[:] = 0.0
@@ -86,27 +86,31 @@ def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
             _cross(omega[k], p[b], s)
             _cross(omega[k], s, t)
             _cross(alpha[k], p[b], s)
-            t += s + linear[k]
+            for i in range(3):
+                t[i] += s[i] + linear[k, i]
             _turned_back(R[b], t[0], t[1], t[2], linear[b])
             _turned_back(R[b], omega[k, 0], omega[k, 1], omega[k, 2], omega[b])
             _turned_back(R[b], alpha[k, 0], alpha[k, 1], alpha[k, 2], alpha[b])
         _cross(omega[b], axis[b], s)
-        if kind[b] == 0:
-            alpha[b] += rate * s
-            omega[b] += rate * axis[b]
-        else:
-            linear[b] += 2.0 * rate * s
+        for i in range(3):
+            if kind[b] == 0:
+                alpha[b, i] += rate * s[i]
+                omega[b, i] += rate * axis[b, i]
+            else:
+                linear[b, i] += 2.0 * rate * s[i]
         pi = parameters[10 * b : 10 * b + 10]
         h = pi[1:4]
         _cross(omega[b], h, s)
         _cross(omega[b], s, t)
         _cross(alpha[b], h, s)
-        force[b] = pi[0] * linear[b] + s + t
+        for i in range(3):
+            force[b, i] = pi[0] * linear[b, i] + s[i] + t[i]
         _inertia_times(pi, omega[b], s)
         _cross(omega[b], s, t)
         _inertia_times(pi, alpha[b], s)
         _cross(h, linear[b], u)
-        moment[b] = s + t + u
+        for i in range(3):
+            moment[b, i] = s[i] + t[i] + u[i]
     for b in range(count - 1, -1, -1):
         k = parent[b]
         own = moment[b] if kind[b] == 0 else force[b]
@@ -116,23 +120,19 @@ def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
             _turned(R[b], force[b, 0], force[b, 1], force[b, 2], s)
             _turned(R[b], moment[b, 0], moment[b, 1], moment[b, 2], t)
             _cross(p[b], s, u)
-            force[k] += s
-            moment[k] += t + u
+            for i in range(3):
+                force[k, i] += s[i]
+                moment[k, i] += t[i] + u[i]
 
 
 @contracted
 def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
     """Add a body's ten parameters, transformed to its parent's frame, to the parent's."""
-    h, moved, turned = np.empty(3), np.empty(3), np.empty((3, 3))
+    h, half, turned = np.empty(3), np.empty(3), np.empty((3, 3))
     _turned(R, pi[1], pi[2], pi[3], h)
-    tensor = np.array(((pi[4], pi[5], pi[7]), (pi[5], pi[6], pi[8]), (pi[7], pi[8], pi[9])))
     for i in range(3):
-        for j in range(3):
-            turned[i, j] = 0.0
-            for k in range(3):
-                for m in range(3):
-                    turned[i, j] += R[3 * i + k] * tensor[k, m] * R[3 * j + m]
-    moved[:] = h + pi[0] * p
+        _inertia_times(pi, R[3 * i : 3 * i + 3], half)
+        _turned(R, half[0], half[1], half[2], turned[i])
     # About another origin: I + (2 h·p + m p²) 1 − h pᵀ − p hᵀ − m p pᵀ.
     square = 0.0
     for i in range(3):
@@ -142,7 +142,7 @@ def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
             turned[i, j] -= h[i] * p[j] + p[i] * h[j] + pi[0] * p[i] * p[j]
         turned[i, i] += square
     out[0] += pi[0]
-    out[1:4] += moved
+    out[1:4] += h + pi[0] * p
     out[4] += turned[0, 0]
     out[5] += turned[0, 1]
     out[6] += turned[1, 1]
@@ -211,6 +211,29 @@ def _rubbing(drives, v, steepest, torque, slope):  # type: ignore[no-untyped-def
 
 
 @contracted
+def _solve(A, x):  # type: ignore[no-untyped-def]
+    """Overwrite x by A⁻¹ x, and A; for so few unknowns LAPACK's call takes longer than its work."""
+    n = x.shape[0]
+    for k in range(n):
+        pivot = k
+        for i in range(k + 1, n):
+            if abs(A[i, k]) > abs(A[pivot, k]):
+                pivot = i
+        x[k], x[pivot] = x[pivot], x[k]
+        for j in range(k, n):
+            A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
+        for i in range(k + 1, n):
+            factor = A[i, k] / A[k, k]
+            x[i] -= factor * x[k]
+            for j in range(k + 1, n):
+                A[i, j] -= factor * A[k, j]
+    for k in range(n - 1, -1, -1):
+        for j in range(k + 1, n):
+            x[k] -= A[k, j] * x[j]
+        x[k] /= A[k, k]
+
+
+@contracted
 def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
     """Overwrite a by the acceleration of a step from q and v under a held effort.
 
@@ -223,17 +246,19 @@ def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
     _place(tree, offset, middle, R, p)
     _mass(tree, parameters, R, p, lumped, M)
     M += rotors
+    change = np.empty(n)
     for _ in range(4):  # each with Newton's steps for friction
         start = a.copy()
         _bias(model, v + 0.5 * h * a, R, p, spatial, bias)
         for k in range(30):
             # After some steps friction's steepest slope is taken for its slope.
             _rubbing(drives, v + 0.5 * h * a, k >= 10, torque, slope)
-            lacking = tau - bias - torque
             for i in range(n):
+                change[i] = tau[i] - bias[i] - torque[i]
                 for j in range(n):
-                    lacking[i] -= M[i, j] * a[j]
-            change = np.linalg.solve(M + 0.5 * h * slope, lacking)
+                    change[i] -= M[i, j] * a[j]
+                    slope[i, j] = M[i, j] + 0.5 * h * slope[i, j]
+            _solve(slope, change)
             a += change
             size = 0.5 * h * np.abs(change).max()
             if not np.isfinite(size):
@@ -248,18 +273,11 @@ def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
 @contracted
 def _room(tree, n):  # type: ignore[no-untyped-def]
     count = tree[0].shape[0]
-    spatial = (
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-        np.zeros((count, 3)),
-    )
     return (
         np.zeros((count, 9)),
         np.zeros((count, 3)),
         np.zeros(10 * count),
-        spatial,
+        np.zeros((5, count, 3)),
         np.zeros((n, n)),
         np.zeros((n, n)),
         np.zeros(n),

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import leastsq
 
 from heft.arrays import Array
 from heft.estimators import measured_regressor_covariance, whitening, whitening_slopes
@@ -275,14 +275,15 @@ class LoadInformation:
 
         tensor, columns = self.tensor.transpose(2, 1, 0), Y.transpose(2, 1, 0)
         # Beyond so many evaluations is a valley that descends for ever, and tells nothing.
-        fit = least_squares(residuals, start, slopes, method="lm", x_scale="jac", max_nfev=200)
-        covariance = self._covariance(*self._likely(fit.x), fit.x)
+        most = {"ftol": 1e-8, "xtol": 1e-8, "gtol": 1e-8, "maxfev": 200}
+        found, _, fit, _, _ = leastsq(residuals, start, Dfun=slopes, full_output=True, **most)
+        covariance = self._covariance(*self._likely(found), found)
         if covariance is None:
             return None
-        residual = fit.fun[: wrench.size]
+        residual = fit["fvec"][: wrench.size]
         misfit = float(residual @ residual)
         misfit /= max(wrench.shape[1] * self.windows - len(start), 1)
-        return fit.x, covariance, misfit
+        return found, covariance, misfit
 
     def without_inertia(self, numbers: Sequence[int]) -> Array:
         """Return mass, its first moments and offsets by least squares, all moments of inertia zero.

@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
+from scipy.optimize import leastsq
 
 from heft.arrays import Array
 from heft.estimators import (
@@ -96,8 +96,8 @@ def motion_map(pose: Pose) -> Array:
 
 def motion_slopes(pose: Pose) -> Array:
     """Return the derivative of M by a small turn in the second frame and by t, (6, 18, 18)."""
-    turns = GENERATORS[:3] + np.tensordot(skew(pose[1]).T, GENERATORS[3:], 1)
-    return np.concatenate([turns, GENERATORS[3:]]) @ motion_map(pose)
+    levers = (skew(pose[1]).T @ GENERATORS[3:].reshape(3, -1)).reshape(3, SIZE, SIZE)
+    return np.concatenate([GENERATORS[:3] + levers, GENERATORS[3:]]) @ motion_map(pose)
 
 
 def _turned(R: Array) -> Array:
@@ -481,13 +481,16 @@ class MotionPair:
                 made = np.vstack([made, weight * self.belief.slopes(pose, self.space)])
             return np.asarray(made @ _turning(self.space.change(change))[places])
 
-        made = least_squares(
-            residuals, np.zeros(len(self.space.pose)), slopes, method="lm", xtol=1e-12, ftol=1e-12
-        )
-        degrees = max(self.windows * self.other.shape[1] - len(made.x), 1)
-        residual = made.fun[: self.both.shape[0] * self.other.shape[1]]
+        nothing = np.zeros(len(self.space.pose))
+        # Of MINPACK itself: what is around it elsewhere takes as long as a fit of so few numbers
+        change, _, made, _, _ = leastsq(
+            residuals, nothing, Dfun=slopes, full_output=True, xtol=1e-12, ftol=1e-12, gtol=1e-8,
+            diag=nothing + 1.0,
+        )  # fmt: skip
+        degrees = max(self.windows * self.other.shape[1] - len(change), 1)
+        residual = made["fvec"][: self.both.shape[0] * self.other.shape[1]]
         misfit = float(residual @ residual) / degrees
-        pose = moved(start, self.space.change(made.x))
+        pose = moved(start, self.space.change(change))
         apart = self._apart(pose)
         # [m] between two frames of a body: beyond, sensors contradict one another
         if not np.linalg.norm(pose[1]) < 1000.0:
