@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgeqrf
 
 from heft.arrays import Array
 from heft.dynamics import (
@@ -429,27 +428,6 @@ def unfiltered(time: Array, effort: Array, order: int, corner: float) -> Array:
         return np.asarray(effort + rate / omega)
     bend = np.gradient(rate, time, axis=0)
     return np.asarray(effort + np.sqrt(2.0) * rate / omega + bend / omega**2)
-
-
-def triangulated(rows: Array) -> Array:
-    """Return the square upper triangle R with `RᵀR = rowsᵀ rows`; its diagonal has any sign.
-
-    As `information.triangle_of`, in half the time: nothing is copied.
-
-    Args:
-        rows: Shape (m, n), in Fortran order; overwritten.
-    """
-    # LAPACK may reflect 64 columns at once
-    factor, _, _, _ = dgeqrf(rows, lwork=64 * rows.shape[1], overwrite_a=True)
-    count = rows.shape[1]
-    if len(factor) < count:
-        factor = np.vstack([factor, np.zeros((count - len(factor), count))])
-    return np.where(_upper(count), factor[:count], 0.0)
-
-
-@cache
-def _upper(count: int) -> NDArray[np.bool_]:
-    return ~np.tri(count, k=-1, dtype=bool)
 
 
 def _without_drives(robot: Robot) -> Robot:
