@@ -170,6 +170,16 @@ class Unknowns:
             places.append((seen, turned, at))
         return tuple(places)
 
+    def moved_by(self, one: Correction, other: Correction) -> NDArray[np.bool_]:
+        """Return the unknowns whose columns differ between two corrections' motions, (p,)."""
+        own, others = ([*zip(c.q_source, c.q_scale, c.q_offset, strict=True)] for c in (one, other))
+        joints = [k for k in range(len(own)) if own[k] != others[k] or one.gravity != other.gravity]
+        changed = np.ones(len(self.start), dtype=bool)
+        bodies = self.robot.tree.ancestry[joints].any(axis=0)
+        changed[: self.bodies] = np.repeat(bodies, PARAMETER_COUNT)
+        self.by_drive(changed)[:] = self.ratios[:, joints].any(axis=1, keepdims=True)
+        return changed
+
     @cached_property
     def alone(self) -> tuple[Drives, ...]:
         """Each drive of `rubbing` by itself, on the joints that it moves alone."""
@@ -212,30 +222,24 @@ def _steady(term: Term, speed: float) -> float:
 
 
 @dataclass(frozen=True)
-class Regressor:
-    """Regressor of a corrected motion, n instants."""
+class Rows:
+    """Regressor of a corrected motion, n instants, and its sums of squares."""
 
     # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
     regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
+    sums: Array  # of each channel's Y; see `Channels`
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
 
-
-@dataclass(frozen=True)
-class Rows(Regressor):
-    """Regressor of a motion, and its sums of squares with torque as it lies to it in time."""
-
-    sums: Array  # of `[Y τ₁ … τ_joints]`; see `Channels`
-    torques: int  # number of joints
-
     def channels(
-        self, torque: Sequence[int], scale: Array, memory: Array, floor: Array, rows: int
+        self, right: Sequence[Array], energy: Array, scale: Array, memory: Array, floor: Array
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
-        return Channels(
-            *(self.sums, *self._padded, np.array(torque), scale, memory, floor, float(rows)),
-            self.torques,
-        )
+        at, counts = self._padded
+        every, rows = np.zeros(at.shape), float(self.regressors[0].shape[1])
+        for own, products in zip(every, right, strict=True):
+            own[: len(products)] = products
+        return Channels(self.sums, at, counts, every, energy, scale, memory, floor, rows)
 
     @cached_property
     def _padded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -346,38 +350,56 @@ class Evidence:
         source = tuple(correction.q_source[k] for k in at)
         return source, np.array(correction.q_scale)[at]
 
-    def regressor(self, correction: Correction, drives: Array) -> Regressor:
-        """Return a motion's regressor; its friction columns are of shape (drives, terms, n)."""
+    def rows(
+        self, correction: Correction, drives: Array, near: tuple[Correction, Rows] | None = None
+    ) -> Rows:
+        """Return a motion's regressor; its friction columns are of shape (drives, terms, n).
+
+        Args:
+            near: Another motion's, of which what the corrections share is taken.
+        """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         shape = self.robot.tree.channels, -1, PARAMETER_COUNT, len(q)
         bodies = _regressor(self.robot.tree, motion).reshape(shape)
         own = self.unknowns.own_columns(q, v, a)
-        made = [self._channel(c, bodies[c], drives, own[c]) for c in self.channels]
+        acts = [self.unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels]
+        columns = [
+            np.append(self.unknowns.columns[c][2], x)
+            for c, x in zip(self.channels, acts, strict=True)
+        ]
+        changed = np.ones(len(self.unknowns.start), dtype=bool)
+        sums, made = np.empty(sum(len(at) ** 2 for at in columns)), []
+        if near is not None and not own.size:
+            changed, sums = self.unknowns.moved_by(correction, near[0]), near[1].sums.copy()
+        first = 0
+        for k, (c, at) in enumerate(zip(self.channels, columns, strict=True)):
+            products = sums[first : first + len(at) ** 2].reshape(len(at), len(at))
+            first, new = first + products.size, changed[at]
+            if new.all():
+                y = self._channel(c, bodies[c], drives, own[c], changed)
+                np.matmul(y, y.T, out=products)
+            elif near is not None:
+                y = near[1].regressors[k]
+                if new.any():
+                    y = y.copy()
+                    y[new] = self._channel(c, bodies[c], drives, own[c], changed)
+                    products[new] = across = y[new] @ y.T
+                    products[:, new] = across.T
+            made.append(y)
         ridge = self._ridge(drives, own, correction)
-        return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
-
-    def rows(self, regressor: Regressor, effort: Array) -> Rows:
-        """Return the rows of a motion with torque aligned in time with it, shape (n, joints)."""
-        squares, torques = [], effort.T @ effort
-        for y in regressor.regressors:
-            own, count = np.zeros((len(y) + len(torques),) * 2), len(y)
-            own[:count, :count] = y @ y.T
-            own[count:, :count] = effort.T @ y.T
-            own[count:, count:] = torques
-            squares.append(own.ravel())
-        return Rows(**vars(regressor), sums=np.concatenate(squares), torques=len(torques))
+        return Rows(tuple(columns), tuple(made), sums, ridge)
 
     def _channel(
-        self, channel: int, bodies: Array, drives: Array, own: Array
-    ) -> tuple[NDArray[np.intp], Array]:
-        """Return indices of the k unknowns that a channel's torque depends on, and Yᵀ, (k, n)."""
-        seen, turned, at = self.unknowns.columns[channel]
+        self, channel: int, bodies: Array, drives: Array, own: Array, changed: NDArray[np.bool_]
+    ) -> Array:
+        """Return Yᵀ of those unknowns that changed, (p,), of which a channel's torque depends."""
+        seen, turned, _ = self.unknowns.columns[channel]
+        seen = seen[changed[PARAMETER_COUNT * seen]]
+        turned = turned[self.unknowns.by_drive(changed)[turned, 0]]
         friction = self.unknowns.ratios[turned, channel, None, None] * drives[turned]
-        acts = np.flatnonzero(own.any(axis=1))
         solid = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies[seen]
-        parts = (*solid, *friction, own[acts])
-        return np.concatenate([at, self.unknowns.own.start + acts]), np.concatenate(parts)
+        return np.concatenate((*solid, *friction, own[own.any(axis=1)]))
 
     def _ridge(self, drives: Array, own: Array, correction: Correction) -> Array:
         """Return the prior's precision of each unknown, shape (p,)."""

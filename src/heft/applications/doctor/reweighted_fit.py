@@ -24,17 +24,15 @@ ATTEMPTS = 4  # times that friction which comes out negative is set to zero
 class Channels(NamedTuple):
     """Sums of products of m channels' rows, and the torque that they are fitted to."""
 
-    # of `[Y τ₁ … τ_joints]` of each channel, squares of their own sizes one behind the other; τᵀ Y
-    # in the torques' rows
-    sums: Array
+    sums: Array  # of each channel's Y, squares of their own sizes one behind the other
     columns: NDArray[np.int64]  # which unknowns a channel's columns are, padded, shape (m, K)
     counts: NDArray[np.int64]  # how many columns a channel has, shape (m,)
-    torque: NDArray[np.int64]  # which joint's logged torque is a channel's, shape (m,)
-    scale: Array  # factor of that torque, shape (m,)
+    right: Array  # Yᵀτ of the logged torque that is the channel's, padded, shape (m, K)
+    energy: Array  # sum of squares of that torque, shape (m,)
+    scale: Array  # its factor, shape (m,)
     memory: Array  # rows that add as much as one, shape (m,)
     floor: Array  # smallest root mean square residual, shape (m,)
     rows: float  # of each channel
-    torques: int  # number of joints' torques in the sums
 
 
 class Prior(NamedTuple):
@@ -165,9 +163,8 @@ def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
 @reassociated
 def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
-    sums, columns, counts, torque, scale, memory, floor, rows, torques = channels
-    sizes = (counts + torques) ** 2
-    starts = np.cumsum(sizes) - sizes
+    sums, columns, counts, right, energy, scale, memory, floor, rows = channels
+    starts = np.cumsum(counts**2) - counts**2
     precision, start, signed, tail, bodies = prior
     ridge, likelihood = precision.copy(), np.inf
     limbs = _limbs(columns, counts, len(start), 0)
@@ -186,13 +183,12 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
                 if not counts[c] or limbs[columns[c, 0]] != first:
                     continue
                 weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
-                products = _square(sums, starts[c], counts[c] + torques)
-                right = weight * scale[c] * products[counts[c] + torque[c]]
+                products, at = _square(sums, starts[c], counts[c]), place[columns[c, : counts[c]]]
                 for a in range(counts[c]):
-                    i = place[columns[c, a]]
-                    values[columns[c, a]] += right[a]
+                    values[columns[c, a]] += weight * scale[c] * right[c, a]
+                    row = A[at[a]]
                     for b in range(a + 1):  # columns ascend
-                        A[i, place[columns[c, b]]] += weight * products[a, b]
+                        row[at[b]] += weight * products[a, b]
             unit = 1.0 / np.sqrt(np.diag(A))
             for i in range(len(unit)):
                 A[i, : i + 1] *= unit[i] * unit[: i + 1]
@@ -206,12 +202,10 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
             ridge[ten] = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
         likelihood = 0.0
         for c in range(len(counts)):
-            products = _square(sums, starts[c], counts[c] + torques)
-            right = counts[c] + torque[c]
-            own = values[columns[c, : counts[c]]]
-            rest = scale[c] ** 2 * products[right, right]
+            products = _square(sums, starts[c], counts[c])
+            own, rest = values[columns[c, : counts[c]]], scale[c] ** 2 * energy[c]
             for a in range(counts[c]):
-                across = products[a, a] * own[a] - 2.0 * scale[c] * products[right, a]
+                across = products[a, a] * own[a] - 2.0 * scale[c] * right[c, a]
                 for b in range(a):
                     across += 2.0 * products[a, b] * own[b]
                 rest += own[a] * across
@@ -251,8 +245,8 @@ def fitted(
 def warm_up() -> None:
     """Call the compiled function once, so that it is compiled and cached."""
     one, none = np.ones(1), np.zeros(1, dtype=np.int64)
-    sums, columns = np.ones(4), np.zeros((1, 2), dtype=np.int64)
-    channels = Channels(sums, columns, none + 1, none, one, one, one, 1.0, 1)
+    columns = np.zeros((1, 1), dtype=np.int64)
+    channels = Channels(one, columns, none + 1, one[None], one, one, one, one, 1.0)
     prior = Prior(one, one, np.zeros(1, dtype=bool), 4.0, 0)
     fitted(channels, prior, one, 1)
 
