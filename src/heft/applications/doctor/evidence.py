@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +156,7 @@ class Unknowns:
         """Indices of the joints that each drive moves."""
         return tuple(np.flatnonzero(ratio) for ratio in self.ratios)
 
-    def by_drive(self, of_all: Array) -> Array:
+    def by_drive(self, of_all: NDArray[Any]) -> NDArray[Any]:
         """Return a view of all unknowns, shape (p,): the drives' terms, shape (drives, terms)."""
         return of_all[self.bodies : self.own.start].reshape(-1, self.terms)
 

@@ -105,10 +105,10 @@ class Hypotheses:
         """Return each channel's Yᵀτ of a logged torque, shapes (k,)."""
         rows, effort = self.rows(correction), self.effort(correction.timing)[0]
         known = _kept(self._across, (correction.motion, correction.timing), dict[object, Array])
-        return [
-            _kept(known, (k, s), lambda y=y, s=s: y @ effort[:, s], 2**20)
-            for k, (y, s) in enumerate(zip(rows.regressors, source, strict=True))
-        ]
+        for k, (y, s) in enumerate(zip(rows.regressors, source, strict=True)):
+            if (k, s) not in known:
+                known[k, s] = y @ effort[:, s]
+        return [known[k, s] for k, s in enumerate(source)]
 
     def _drive(self, drive: int, correction: Correction) -> Array:
         """Return a drive's friction columns, which few corrections change, shape (terms, n)."""
