@@ -236,19 +236,12 @@ class Rows:
         self, right: Sequence[Array], energy: Array, scale: Array, memory: Array, floor: Array
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
-        at, counts = self._padded
-        every, rows = np.zeros(at.shape), float(self.regressors[0].shape[1])
-        for own, products in zip(every, right, strict=True):
-            own[: len(products)] = products
+        counts, rows = np.array([len(own) for own in right]), float(self.regressors[0].shape[1])
+        every = np.zeros((len(counts), int(counts.max())))
+        at = every.astype(np.int64)
+        for k, count in enumerate(counts):
+            at[k, :count], every[k, :count] = self.columns[k], right[k]
         return Channels(self.sums, at, counts, every, energy, scale, memory, floor, rows)
-
-    @cached_property
-    def _padded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        counts = np.array([len(at) for at in self.columns])
-        columns = np.zeros((len(counts), counts.max()), dtype=np.int64)
-        for own, at in zip(columns, self.columns, strict=True):
-            own[: len(at)] = at
-        return columns, counts
 
 
 @dataclass(frozen=True)
@@ -356,19 +349,16 @@ class Evidence:
     ) -> Rows:
         """Return a motion's regressor; its friction columns are of shape (drives, terms, n).
 
-        Args:
-            near: Another motion's, of which what the corrections share is taken.
+        What its correction shares with another, `near`, is taken from that one's.
         """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
         shape = self.robot.tree.channels, -1, PARAMETER_COUNT, len(q)
         bodies = _regressor(self.robot.tree, motion).reshape(shape)
         own = self.unknowns.own_columns(q, v, a)
-        acts = [self.unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels]
-        columns = [
-            np.append(self.unknowns.columns[c][2], x)
-            for c, x in zip(self.channels, acts, strict=True)
-        ]
+        acts = (self.unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
+        at_each = (self.unknowns.columns[c][2] for c in self.channels)
+        columns = tuple(map(np.append, at_each, acts))
         changed = np.ones(len(self.unknowns.start), dtype=bool)
         sums, made = np.empty(sum(len(at) ** 2 for at in columns)), []
         if near is not None and not own.size:
@@ -388,8 +378,7 @@ class Evidence:
                     products[new] = across = y[new] @ y.T
                     products[:, new] = across.T
             made.append(y)
-        ridge = self._ridge(drives, own, correction)
-        return Rows(tuple(columns), tuple(made), sums, ridge)
+        return Rows(columns, tuple(made), sums, self._ridge(drives, own, correction))
 
     def _channel(
         self, channel: int, bodies: Array, drives: Array, own: Array, changed: NDArray[np.bool_]

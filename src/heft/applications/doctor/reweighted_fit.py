@@ -74,12 +74,7 @@ def _solve(A, x):  # type: ignore[no-untyped-def]
 
 @reassociated
 def _eliminate(A, right, S, x):  # type: ignore[no-untyped-def]
-    """Take a group of friction out of the bodies' S x = x.
-
-    Args:
-        A: Its rows on the bodies, then on itself, shape (k, bodies + k).
-        right: Its right-hand side, shape (k,).
-    """
+    """Take friction out of the bodies' S x = x, by its rows A on bodies, then on itself."""
     bodies = len(x)
     carried = np.flatnonzero(np.sum(np.abs(A[:, :bodies]), axis=0))
     if not len(carried):
@@ -135,18 +130,8 @@ def _least(A, x, signed, bodies, group):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _square(sums, start, size):  # type: ignore[no-untyped-def]
-    """Return the sums of one channel, shape (size, size)."""
-    return sums[start : start + size * size].reshape(size, size)
-
-
-@reassociated
 def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
-    """Return the first of the unknowns that channels connect each with, but for the `least` first.
-
-    Returns:
-        Shape (size,).
-    """
+    """Return the first of the unknowns, from `least` on, that channels connect each with."""
     first, changed = np.arange(size), True
     while changed:
         changed = False
@@ -164,7 +149,7 @@ def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
 def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
     sums, columns, counts, right, energy, scale, memory, floor, rows = channels
-    starts = np.cumsum(counts**2) - counts**2
+    starts = np.append(0, np.cumsum(counts**2))
     precision, start, signed, tail, bodies = prior
     ridge, likelihood = precision.copy(), np.inf
     limbs = _limbs(columns, counts, len(start), 0)
@@ -183,7 +168,8 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
                 if not counts[c] or limbs[columns[c, 0]] != first:
                     continue
                 weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
-                products, at = _square(sums, starts[c], counts[c]), place[columns[c, : counts[c]]]
+                products = sums[starts[c] : starts[c + 1]].reshape(counts[c], counts[c])
+                at = place[columns[c, : counts[c]]]
                 for a in range(counts[c]):
                     values[columns[c, a]] += weight * scale[c] * right[c, a]
                     row = A[at[a]]
@@ -202,7 +188,7 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
             ridge[ten] = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
         likelihood = 0.0
         for c in range(len(counts)):
-            products = _square(sums, starts[c], counts[c])
+            products = sums[starts[c] : starts[c + 1]].reshape(counts[c], counts[c])
             own, rest = values[columns[c, : counts[c]]], scale[c] ** 2 * energy[c]
             for a in range(counts[c]):
                 across = products[a, a] * own[a] - 2.0 * scale[c] * right[c, a]

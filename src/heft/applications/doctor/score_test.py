@@ -111,20 +111,15 @@ class Residual:
     @cached_property
     def _factor(self) -> tuple[Array, bool]:
         size = 1 + max(int(at.max(initial=-1)) for at, _ in self.columns)
-        products = 1e-8 * np.eye(
-            size
-        )  # columns have unit size: one that others make leaves nothing
+        # Columns have unit size: one that others make leaves nothing.
+        products = 1e-8 * np.eye(size)
         for at, y in self.columns:
             products[np.ix_(at, at)] += y @ y.T
         factor, lower = cho_factor(products, overwrite_a=True)
         return np.asarray(factor), bool(lower)
 
     def projected(self, effects: Array) -> Array:
-        """Return weighted torques without what the columns explain, shape (m, channels · n).
-
-        Args:
-            effects: Shape (m, channels, n); overwritten.
-        """
+        """Take what the columns explain from torques, (m, channels, n), to (m, channels · n)."""
         right = np.zeros((len(self._factor[0]), len(effects)))
         for (at, y), own in zip(self.columns, effects.swapaxes(0, 1), strict=True):
             if own.any():
@@ -158,13 +153,11 @@ class Residual:
     def _scored(self, some: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
         """Yield the scores of candidates of as many amplitudes each."""
         E, m = self.error, len(some[0].effects)
-        weighted = np.zeros((len(some), m, len(self.roots), len(self.blocks)))
-        for own, c in zip(weighted, some, strict=True):
-            own[:, c.channels] = c.effects * self.roots[c.channels]
-        least = least_seen**2 * np.sum(weighted**2, axis=(1, 2, 3))
-        effects = self.projected(weighted.reshape(-1, *weighted.shape[2:])).reshape(
-            len(some), m, -1
-        )
+        weighted = np.zeros((len(some) * m, len(self.roots), len(self.blocks)))
+        for k, c in enumerate(some):
+            weighted[m * k : m * k + m, c.channels] = c.effects * self.roots[c.channels]
+        least = least_seen**2 * np.sum(weighted.reshape(len(some), -1) ** 2, axis=1)
+        effects = self.projected(weighted).reshape(len(some), m, -1)
         is_seen = np.sum(effects**2, axis=(1, 2)) > least
         Z = effects[is_seen]
         if not len(Z):
