@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import (
-    ChannelRows,
-    DataRank,
-    Directions,
-    Information,
-    Parameters,
-    shortest,
-)
+from heft.information import ChannelRows, DataRank, Directions, Information, Parameters, shortest
 
 from .problem import Problem
 

@@ -173,8 +173,8 @@ class Unknowns:
 
     def moved_by(self, one: Correction, other: Correction) -> NDArray[np.bool_]:
         """Return the unknowns whose columns differ between two corrections' motions, (p,)."""
-        own, others = ([*zip(c.q_source, c.q_scale, c.q_offset, strict=True)] for c in (one, other))
-        joints = [k for k in range(len(own)) if own[k] != others[k] or one.gravity != other.gravity]
+        first, second = (np.array([c.q_source, c.q_scale, c.q_offset]) for c in (one, other))
+        joints = np.any(first != second, axis=0) | (one.gravity != other.gravity)
         changed = np.ones(len(self.start), dtype=bool)
         bodies = self.robot.tree.ancestry[joints].any(axis=0)
         changed[: self.bodies] = np.repeat(bodies, PARAMETER_COUNT)
@@ -353,8 +353,8 @@ class Evidence:
         """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
-        shape = self.robot.tree.channels, -1, PARAMETER_COUNT, len(q)
-        bodies = _regressor(self.robot.tree, motion).reshape(shape)
+        bodies = _regressor(self.robot.tree, motion)
+        bodies = bodies.reshape(len(bodies), -1, PARAMETER_COUNT, len(q))
         own = self.unknowns.own_columns(q, v, a)
         acts = (self.unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
         at_each = (self.unknowns.columns[c][2] for c in self.channels)

@@ -104,11 +104,11 @@ class Hypotheses:
     def _products(self, correction: Correction, source: Sequence[int]) -> list[Array]:
         """Return each channel's Yᵀτ of a logged torque, shapes (k,)."""
         rows, effort = self.rows(correction), self.effort(correction.timing)[0]
-        known = _kept(self._across, (correction.motion, correction.timing), dict[object, Array])
+        across = _kept(self._across, (correction.motion, correction.timing), dict[object, Array])
         for k, (y, s) in enumerate(zip(rows.regressors, source, strict=True)):
-            if (k, s) not in known:
-                known[k, s] = y @ effort[:, s]
-        return [known[k, s] for k, s in enumerate(source)]
+            if (k, s) not in across:
+                across[k, s] = y @ effort[:, s]
+        return [across[k, s] for k, s in enumerate(source)]
 
     def _drive(self, drive: int, correction: Correction) -> Array:
         """Return a drive's friction columns, which few corrections change, shape (terms, n)."""
@@ -151,11 +151,8 @@ class Hypotheses:
         scale = np.array([correction.tau_scale[c] for c in channels])
         energy = self.effort(correction.timing)[1][source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
-        deviation = (
-            floor + np.abs(scale) * np.sqrt(energy / count)
-            if sigma is None
-            else np.abs(scale) * sigma
-        )
+        deviation = np.abs(scale) * (np.sqrt(energy / count) if sigma is None else sigma)
+        deviation += floor if sigma is None else 0.0
         prior = self.ridge(correction)
         values, residual, likelihood = fitted(
             rows.channels(self._products(correction, source), energy, scale, self.memory, floor),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import EllipsisType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,12 +49,7 @@ class Candidate:
     severity: Severity = "warns"  # of its finding
     is_positive: bool = False  # whether its amplitude cannot be negative
     place: float = np.nan  # time at which it begins, or cycles a radian, if it has one
-    channel: int | None = None  # the one that it acts on; None if on all
-
-    @property
-    def channels(self) -> slice:
-        """The k channels that it acts on."""
-        return slice(self.channel, None if self.channel is None else self.channel + 1)
+    channels: EllipsisType | list[int] = ...  # on which it acts; on all if not given
 
 
 @dataclass(frozen=True)
@@ -89,10 +85,10 @@ class Residual:
         """
         rows, size = self.hypotheses.rows(self.fit.correction), len(self.fit.values)
         made = [*zip(rows.columns, rows.regressors, strict=True)]
-        for known in self.modelled:
-            at, size = np.arange(size, size + len(known.effects)), size + len(known.effects)
-            own = zip(range(len(made))[known.channels], known.effects.swapaxes(0, 1), strict=True)
-            for k, y in own:
+        for c in self.modelled:
+            at, size = np.arange(size, size + len(c.effects)), size + len(c.effects)
+            acts = np.arange(len(made))[c.channels]
+            for k, y in zip(acts, c.effects.swapaxes(0, 1), strict=True):
                 made[k] = np.concatenate([made[k][0], at]), np.concatenate([made[k][1], y])
         squares = np.zeros(size)
         for (at, y), root in zip(made, self.roots, strict=True):
@@ -244,7 +240,7 @@ def candidates(
                 "take the spring off, or give its torque as a column of its own (--columns)",
                 share=thresholds.spring_share,
                 is_positive=True,
-                channel=k,
+                channels=[k],
             )
             spacing = np.pi / max(float(np.ptp(q[:, c])), thresholds.least_range_rad)
             for cycles in np.arange(*thresholds.cycles, spacing):
@@ -257,7 +253,7 @@ def candidates(
                     z=thresholds.ripple_z,
                     share=thresholds.ripple_share,
                     place=cycles * 2.0 * np.pi,
-                    channel=k,
+                    channels=[k],
                 )
     yield from _softness(hypotheses, fit, thresholds)
     last = last_body(hypotheses, loads)
