@@ -353,17 +353,17 @@ class Evidence:
         """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
-        bodies = _regressor(self.robot.tree, motion)
-        bodies = bodies.reshape(len(bodies), -1, PARAMETER_COUNT, len(q))
+        bodies = _regressor(self.robot.tree, motion).reshape(
+            self.robot.tree.channels, -1, 10, len(q)
+        )
         own = self.unknowns.own_columns(q, v, a)
         acts = (self.unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
         at_each = (self.unknowns.columns[c][2] for c in self.channels)
         columns = tuple(map(np.append, at_each, acts))
         changed = np.ones(len(self.unknowns.start), dtype=bool)
-        sums, made = np.empty(sum(len(at) ** 2 for at in columns)), []
+        sums, made, first = np.empty(sum(len(at) ** 2 for at in columns)), [], 0
         if near is not None and not own.size:
             changed, sums = self.unknowns.moved_by(correction, near[0]), near[1].sums.copy()
-        first = 0
         for k, (c, at) in enumerate(zip(self.channels, columns, strict=True)):
             products = sums[first : first + len(at) ** 2].reshape(len(at), len(at))
             first, new = first + products.size, changed[at]
@@ -388,8 +388,8 @@ class Evidence:
         seen = seen[changed[PARAMETER_COUNT * seen]]
         turned = turned[self.unknowns.by_drive(changed)[turned, 0]]
         friction = self.unknowns.ratios[turned, channel, None, None] * drives[turned]
-        solid = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies[seen]
-        return np.concatenate((*solid, *friction, own[own.any(axis=1)]))
+        own, solid = own[own.any(axis=1)], self.unknowns.metric[seen].transpose(0, 2, 1)
+        return np.concatenate((*(solid @ bodies[seen]), *friction, own))
 
     def _ridge(self, drives: Array, own: Array, correction: Correction) -> Array:
         """Return the prior's precision of each unknown, shape (p,)."""

@@ -112,9 +112,8 @@ def _least(A, x, signed, bodies, group):  # type: ignore[no-untyped-def]
         _solve(S, below)
         for first in firsts:
             own = np.flatnonzero(kept & (group == first))
-            rows, behind = A[own], right[own]
-            for i in range(len(own)):
-                behind[i] -= rows[i, :bodies] @ below
+            rows = A[own]
+            behind = right[own] - np.ascontiguousarray(rows[:, :bodies]) @ below
             _solve(rows[:, own], behind)
             x[own] = behind
         x[:bodies] = below
@@ -136,8 +135,7 @@ def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
     while changed:
         changed = False
         for c in range(len(counts)):
-            own = columns[c, : counts[c]]
-            own = own[own >= least]
+            own = columns[c, : counts[c]][columns[c, : counts[c]] >= least]
             lowest = np.min(first[own]) if len(own) else 0
             for i in own:
                 changed = changed or first[i] != lowest

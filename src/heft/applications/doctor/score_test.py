@@ -106,9 +106,8 @@ class Residual:
 
     @cached_property
     def _factor(self) -> tuple[Array, bool]:
-        size = 1 + max(int(at.max(initial=-1)) for at, _ in self.columns)
         # Columns have unit size: one that others make leaves nothing.
-        products = 1e-8 * np.eye(size)
+        products = 1e-8 * np.eye(1 + max(int(at.max(initial=-1)) for at, _ in self.columns))
         for at, y in self.columns:
             products[np.ix_(at, at)] += y @ y.T
         factor, lower = cho_factor(products, overwrite_a=True)

@@ -221,8 +221,7 @@ class Proposals:
             sets.append((np.append(at, every[acts]), own))
             right += roots[k] ** 2 * d @ residuals[:, k]
         # What is left over is orthogonal to the unknowns but for the prior's pull.
-        prior = np.zeros((size, size + width + 1))
-        np.fill_diagonal(prior, ridge)
+        prior = ridge[:, None] * np.eye(size, size + width + 1)
         prior[:, -1] = ridge * (start - best.values)
         total = Bordered.of(np.arange(size + width), sets, prior)
         triangle = total.R[-width:, -width:]
