@@ -461,12 +461,13 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     count, weights = len(rows.columns), fit.sigma**-2.0
     must = unknowns.nonnegative()
     prior = Prior(rows.ridge, unknowns.start, must, 4.0, unknowns.bodies)
-    channels = rows.channels(range(count), np.ones(count), np.ones(count), np.zeros(count), 400)
+    effort = hypotheses.evidence.effort()
+    right = [Y @ tau for Y, tau in zip(rows.regressors, effort.T, strict=True)]
+    channels = rows.channels(right, *np.ones((3, count)), np.zeros(count))
     found, _, _ = fitted(channels, prior, fit.sigma, rounds=1)
     assert (found[must] >= 0.0).all()
     pull = rows.ridge * (found - unknowns.start)
     size = np.abs(rows.ridge * unknowns.start)
-    effort = hypotheses.evidence.effort()
     for k, (at, Y, weight) in enumerate(zip(rows.columns, rows.regressors, weights, strict=True)):
         pull[at] += weight * Y @ (found[at] @ Y - effort[:, k])
         size[at] += weight * np.abs(Y) @ np.abs(effort[:, k])

@@ -151,10 +151,12 @@ def test_what_columns_explain_is_nothing_of_what_is_left() -> None:
     hypotheses = Hypotheses(Evidence.of(robot_of(log, DURATION), [faulty(log, DURATION).recording]))
     fit = hypotheses.settle(Correction.none(robot_of(log, DURATION)))
     residual = Residual(hypotheses, fit, 0.5)
-    effects = np.random.default_rng(0).normal(size=(3, *residual.columns.shape[1:]))
-    flat = residual.columns.reshape(len(residual.columns), -1)
+    flat = np.zeros((len(fit.values), len(residual.roots), len(residual.blocks)))
+    for k, (at, columns) in enumerate(residual.columns):
+        flat[at, k] = columns
+    effects = np.random.default_rng(0).normal(size=(3, *flat.shape[1:]))
     for left in (*residual.projected(effects), residual.error):
-        assert np.max(np.abs(flat @ left)) < 1e-4 * np.linalg.norm(left)
+        assert np.max(np.abs(flat.reshape(len(flat), -1) @ left)) < 1e-4 * np.linalg.norm(left)
 
 
 @pytest.mark.parametrize("kind", ["clean", "gain ×1.6", "gravity compensated", "two flips"])

@@ -26,6 +26,7 @@ from heft.estimators import (
 )
 from heft.estimators.robust import Hampel, Huber
 from heft.estimators.simulated_rows import SimulatedPiece, SimulatedRows
+from heft.information import ChannelRows
 from heft.plants import Problem
 from heft.signals.settings import Smoothing
 from heft_methods import (
@@ -340,7 +341,7 @@ def test_common_errors_widen_any_estimate_as_they_do_least_squares(plant: str) -
     problem = noisy(plant)
     b = len(problem.labels)
     rng = np.random.default_rng(2)
-    errors = tuple(30.0 * rng.normal(size=(2, b)) for _ in problem.channels)
+    errors = tuple(ChannelRows.held(30.0 * rng.normal(size=(2, b))) for _ in problem.channels)
     solver = LeastSquares()
     plain = solver.solve(problem.information())
     wanted = solver.colour(problem, plain, errors).parameters

@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import (
-    DataRank,
-    Directions,
-    Information,
-    Parameters,
-    shortest,
-)
+from heft.information import ChannelRows, DataRank, Directions, Information, Parameters, shortest
 
 from .problem import Problem
 
@@ -36,7 +30,7 @@ class Noise:
     # for each channel the moments `Yᵀe`, shape (errors, b), of systematic errors e that all
     # channels share, each of one standard deviation, such as that of a delay. None if there are
     # none
-    common_errors: tuple[Array, ...] | None = None
+    common_errors: tuple[ChannelRows, ...] | None = None
 
     @property
     def effective(self) -> Array:
@@ -67,7 +61,7 @@ class Noise:
         own = [w**2 * f for w, f in zip(weights, self.factors(information), strict=True)]
         if self.common_errors is None:
             return own, np.zeros((0, len(information.labels)))
-        common = np.zeros(self.common_errors[0].shape)
+        common = np.zeros((len(self.common_errors[0].values), len(information.labels)))
         for weight, errors in zip(weights, self.common_errors, strict=True):
             _add(common, weight**2, errors, None)
         return own, common
@@ -92,25 +86,24 @@ class Noise:
         factors = self.factors(information)
         size = factors[0].shape[1] if maps is None else maps[0].shape[1]
         counts = [len(f) for f in factors]
-        together = 0 if self.common_errors is None else len(self.common_errors[0])
+        together = 0 if self.common_errors is None else len(self.common_errors[0].values)
         # Most entries are zero: only the columns that a channel sees are worked on.
         stacked, first = np.zeros((sum(counts) + together, size)), 0
         for c, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
             matrix, last = None if maps is None else maps[c], first + len(factor)
-            _add(stacked[first:last], weight**2, factor, matrix)
+            _add(stacked[first:last], weight**2, ChannelRows.held(factor), matrix)
             if self.common_errors is not None:
                 _add(stacked[sum(counts) :], weight**2, self.common_errors[c], matrix)
             first = last
         return stacked
 
 
-def _add(total: Array, share: float, factor: Array, matrix: Array | None) -> None:
-    """Add `share * factor @ matrix` to a total, of a factor most of whose columns may be zero."""
-    columns = np.flatnonzero(factor.any(axis=0))
+def _add(total: Array, share: float, factor: ChannelRows, matrix: Array | None) -> None:
+    """Add `share * factor @ matrix` to a total."""
     if matrix is None:
-        total[:, columns] += share * factor[:, columns]
+        total[:, factor.columns] += share * factor.values
     else:
-        total += share * (factor[:, columns] @ matrix[columns])
+        total += share * (factor.values @ matrix[factor.columns])
 
 
 def raised(
@@ -203,7 +196,7 @@ class Estimate:
         weights = self.fitted_with or dict.fromkeys(self.information.channels, 1.0)
         return [weights[c] for c in self.information.channels]
 
-    def with_common_errors(self, errors: tuple[Array, ...]) -> Self:
+    def with_common_errors(self, errors: tuple[ChannelRows, ...]) -> Self:
         """Return the estimate with its covariance widened by systematic errors of all channels.
 
         Args:
@@ -214,7 +207,9 @@ class Estimate:
         assert covariance is not None
         triangle = self.information.combined(self.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
-        moment = np.sum([w**2 * e for w, e in zip(self.fit_weights, errors, strict=True)], axis=0)
+        moment = np.zeros((len(errors[0].values), len(inverse)))
+        for weight, own in zip(self.fit_weights, errors, strict=True):
+            _add(moment, weight**2, own, None)
         finite = np.isfinite(np.diag(covariance))
         moved = moment @ inverse @ inverse.T * finite
         parameters = replace(self.parameters, covariance=covariance + moved.T @ moved)

@@ -27,6 +27,7 @@ from heft.arrays import Array
 from heft.errors import TooLittleData
 from heft.information import (
     BorderedInverse,
+    ChannelRows,
     DataRank,
     Directions,
     Information,
@@ -253,7 +254,7 @@ class LeastSquares:
         self,
         problem: Problem,
         estimate: Estimate,
-        common_errors: tuple[Array, ...] | None = None,
+        common_errors: tuple[ChannelRows, ...] | None = None,
         earlier: Noise | None = None,
     ) -> Estimate:
         """Return the estimate with the covariance of coloured noise, in one pass over the rows.
@@ -279,7 +280,8 @@ class LeastSquares:
                 bare = (np.zeros((0, len(values))),) * (len(sigma) - len(coloured))
                 coloured = _stacked((*coloured, *bare), earlier.coloured)
             others = earlier.common_errors or ()
-            common_errors = _stacked(common_errors, others) if common_errors else others
+            pairs = zip(common_errors or (), others, strict=bool(common_errors))
+            common_errors = tuple(map(ChannelRows.below, pairs)) or others
         return self.conclude(
             estimate.information, sigma, times, 2, coloured, common_errors, estimate.rank
         )
@@ -348,7 +350,7 @@ class LeastSquares:
         times: Array,
         passes: int,
         coloured: tuple[Array, ...] | None = None,
-        common_errors: tuple[Array, ...] | None = None,
+        common_errors: tuple[ChannelRows, ...] | None = None,
         rank: DataRank | None = None,
     ) -> Estimate:
         """Return base parameters β from information and a given noise model.

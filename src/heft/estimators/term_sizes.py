@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.information import ChannelRows
 
 from .estimate import Estimate, Noise
 from .least_squares import LeastSquares
@@ -88,7 +89,7 @@ def with_term_sizes(
         np.append(noise.autocorrelation_time, 1.0),
         np.append(noise.rows, len(places)),
         (*noise.coloured, score),
-        None if errors is None else (*errors, np.zeros((len(errors[0]), size))),
+        None if errors is None else (*errors, ChannelRows.nothing(len(errors[0].values))),
     )
     held = solver.conclude(
         information.beside(SIZES, rows),

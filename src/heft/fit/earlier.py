@@ -267,7 +267,7 @@ class Earlier:
         sigma = memory = np.ones(len(rows))
         if self.origin is not None:
             sigma, memory = self.origin.sigma, self.origin.memory
-        return Noise(sigma, memory, rows, self.coloured, self.common)
+        return Noise(sigma, memory, rows, self.coloured, tuple(map(ChannelRows.held, self.common)))
 
     def noise_of(self, others: Collection[str]) -> tuple[tuple[str, ...], dict[str, float]]:
         """Return names of standard deviations of channels but `others`, and settled values."""
@@ -497,7 +497,7 @@ def _wide(data: Mapping[str, Array], name: str, place: str, size: int) -> Array:
         raise ValueError(f"columns of shape {columns.shape} for noise of shape {rows.shape}")
     if len(columns) and (columns[0] < 0 or columns[-1] >= size or (np.diff(columns) <= 0).any()):
         raise ValueError(f"columns of noise out of range or order, of {size}")
-    return ChannelRows.below([ChannelRows(columns, rows)], size)
+    return ChannelRows(columns, rows).spread(size)
 
 
 def _without(rows: Array, away: Array, count: int) -> Array:
@@ -524,12 +524,13 @@ def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, NDArray[Any]]:
     if noise.coloured is None or not moments:
         return {}
     size = noise.coloured[0].shape[1]
-    common = noise.common_errors or tuple(np.zeros((0, size)) for _ in noise.coloured)
+    common = noise.common_errors or (ChannelRows.nothing(0),) * len(noise.coloured)
     arrays: dict[str, NDArray[Any]] = {}
-    for c, parts in enumerate(zip(noise.coloured, common, moments, strict=True)):
-        factor = parts[0] if len(parts[0]) <= size else triangle_of(parts[0])
-        for kind, part in zip(KINDS, (factor, *parts[1:]), strict=True):
-            nonzero = ChannelRows.held(part)  # a limb's rows hold few columns
-            arrays[f"{kind}_{c}"] = nonzero.values
-            arrays[f"{kind}_columns_{c}"] = nonzero.columns
+    for c, (factor, errors, own) in enumerate(zip(noise.coloured, common, moments, strict=True)):
+        triangle = factor if len(factor) <= size else triangle_of(factor)
+        # a limb's rows hold few columns
+        parts = (ChannelRows.held(triangle), errors, ChannelRows.held(own))
+        for kind, part in zip(KINDS, parts, strict=True):
+            arrays[f"{kind}_{c}"] = part.values
+            arrays[f"{kind}_columns_{c}"] = part.columns
     return arrays

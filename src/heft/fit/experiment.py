@@ -292,7 +292,7 @@ def _common_errors(
     estimate: Estimate,
     linear: _Linearised[Any],
     summed: _Summed,
-) -> tuple[Array, ...]:
+) -> tuple[ChannelRows, ...]:
     """Return by channel the moments of systematic errors that channels share, shape (errors, b).
 
     They are those of the delay, of the point about which rows are taken, and of the cutoff. Of
@@ -308,10 +308,9 @@ def _common_errors(
     sources.append(
         _sparse(search.cutoff_error(windows, linear.rows, summed.own if alike else None))
     )
-    size = len(summed.information.labels)
-    together = tuple(ChannelRows.below(errors, size) for errors in zip(*sources, strict=True))
+    together = tuple(ChannelRows.below(errors) for errors in zip(*sources, strict=True))
     extra = len(summed.information.channels) - len(together)
-    return (*together, *(np.zeros_like(together[0]) for _ in range(extra)))
+    return (*together, *(ChannelRows.nothing(len(together[0].values)),) * extra)
 
 
 def _sparse(errors: tuple[Array, ...]) -> list[ChannelRows]:

@@ -35,24 +35,15 @@ class ChannelRows:
         return ChannelRows(parts[0].columns, np.concatenate([p.values for p in parts]))
 
     @staticmethod
-    def below(parts: Sequence[ChannelRows], size: int) -> Array:
-        """Return rows on different columns, stacked, on all columns.
-
-        Columns are contiguous: those that no row holds take no memory until they are written.
-
-        Args:
-            parts: Of one channel.
-
-        Returns:
-            Shape (Σ N, size).
-        """
-        wide = np.zeros((size, sum(len(p.values) for p in parts)))
-        first = 0
+    def below(parts: Sequence[ChannelRows]) -> ChannelRows:
+        """Return rows on different columns of one channel, stacked, on the columns of all."""
+        columns = np.unique(np.concatenate([p.columns for p in parts]))
+        values, first = np.zeros((sum(len(p.values) for p in parts), len(columns))), 0
         for part in parts:
             last = first + len(part.values)
-            wide[part.columns, first:last] = part.values.T
+            values[first:last, np.searchsorted(columns, part.columns)] = part.values
             first = last
-        return wide.T
+        return ChannelRows(columns, values)
 
     @staticmethod
     def total(parts: Sequence[ChannelRows]) -> ChannelRows:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgeqrf
 
 from heft.arrays import Array
 from heft.dynamics import (
@@ -156,7 +156,7 @@ class Unknowns:
         """Indices of the joints that each drive moves."""
         return tuple(np.flatnonzero(ratio) for ratio in self.ratios)
 
-    def by_drive(self, of_all: Array) -> Array:
+    def by_drive(self, of_all: NDArray[Any]) -> NDArray[Any]:
         """Return a view of all unknowns, shape (p,): the drives' terms, shape (drives, terms)."""
         return of_all[self.bodies : self.own.start].reshape(-1, self.terms)
 
@@ -170,6 +170,16 @@ class Unknowns:
             at = np.concatenate([of_bodies.ravel(), self.by_drive(every)[turned].ravel()])
             places.append((seen, turned, at))
         return tuple(places)
+
+    def moved_by(self, one: Correction, other: Correction) -> NDArray[np.bool_]:
+        """Return the unknowns whose columns differ between two corrections' motions, (p,)."""
+        first, second = (np.array([c.q_source, c.q_scale, c.q_offset]) for c in (one, other))
+        joints = np.any(first != second, axis=0) | (one.gravity != other.gravity)
+        changed = np.ones(len(self.start), dtype=bool)
+        bodies = self.robot.tree.ancestry[joints].any(axis=0)
+        changed[: self.bodies] = np.repeat(bodies, PARAMETER_COUNT)
+        self.by_drive(changed)[:] = self.ratios[:, joints].any(axis=1, keepdims=True)
+        return changed
 
     @cached_property
     def alone(self) -> tuple[Drives, ...]:
@@ -213,38 +223,25 @@ def _steady(term: Term, speed: float) -> float:
 
 
 @dataclass(frozen=True)
-class Regressor:
-    """Regressor of a corrected motion, n instants."""
+class Rows:
+    """Regressor of a corrected motion, n instants, and its sums of squares."""
 
     # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
     regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
+    sums: Array  # of each channel's Y; see `Channels`
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
 
-
-@dataclass(frozen=True)
-class Rows(Regressor):
-    """Regressor of a motion, and its sums of squares with torque as it lies to it in time."""
-
-    sums: Array  # of `[Y τ₁ … τ_joints]`; see `Channels`
-    torques: int  # number of joints
-
     def channels(
-        self, torque: Sequence[int], scale: Array, memory: Array, floor: Array, rows: int
+        self, right: Sequence[Array], energy: Array, scale: Array, memory: Array, floor: Array
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
-        return Channels(
-            *(self.sums, *self._padded, np.array(torque), scale, memory, floor, float(rows)),
-            self.torques,
-        )
-
-    @cached_property
-    def _padded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        counts = np.array([len(at) for at in self.columns])
-        columns = np.zeros((len(counts), counts.max()), dtype=np.int64)
-        for own, at in zip(columns, self.columns, strict=True):
-            own[: len(at)] = at
-        return columns, counts
+        counts, rows = np.array([len(own) for own in right]), float(self.regressors[0].shape[1])
+        every = np.zeros((len(counts), int(counts.max())))
+        at = every.astype(np.int64)
+        for k, count in enumerate(counts):
+            at[k, :count], every[k, :count] = self.columns[k], right[k]
+        return Channels(self.sums, at, counts, every, energy, scale, memory, floor, rows)
 
 
 @dataclass(frozen=True)
@@ -347,38 +344,52 @@ class Evidence:
         source = tuple(correction.q_source[k] for k in at)
         return source, np.array(correction.q_scale)[at]
 
-    def regressor(self, correction: Correction, drives: Array) -> Regressor:
-        """Return a motion's regressor; its friction columns are of shape (drives, terms, n)."""
+    def rows(
+        self, correction: Correction, drives: Array, near: tuple[Correction, Rows] | None = None
+    ) -> Rows:
+        """Return a motion's regressor; its friction columns are of shape (drives, terms, n).
+
+        What its correction shares with another, `near`, is taken from that one's.
+        """
         q, v, a = self.motion(correction)
         motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
-        shape = self.robot.tree.channels, -1, PARAMETER_COUNT, len(q)
-        bodies = _regressor(self.robot.tree, motion).reshape(shape)
+        bodies = _regressor(self.robot.tree, motion).reshape(
+            self.robot.tree.channels, -1, 10, len(q)
+        )
         own = self.unknowns.own_columns(q, v, a)
-        made = [self._channel(c, bodies[c], drives, own[c]) for c in self.channels]
-        ridge = self._ridge(drives, own, correction)
-        return Regressor(tuple(at for at, _ in made), tuple(y for _, y in made), ridge)
-
-    def rows(self, regressor: Regressor, effort: Array) -> Rows:
-        """Return the rows of a motion with torque aligned in time with it, shape (n, joints)."""
-        squares, torques = [], effort.T @ effort
-        for y in regressor.regressors:
-            own, count = np.zeros((len(y) + len(torques),) * 2), len(y)
-            own[:count, :count] = y @ y.T
-            own[count:, :count] = effort.T @ y.T
-            own[count:, count:] = torques
-            squares.append(own.ravel())
-        return Rows(**vars(regressor), sums=np.concatenate(squares), torques=len(torques))
+        acts = (self.unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
+        at_each = (self.unknowns.columns[c][2] for c in self.channels)
+        columns = tuple(map(np.append, at_each, acts))
+        changed = np.ones(len(self.unknowns.start), dtype=bool)
+        sums, made, first = np.empty(sum(len(at) ** 2 for at in columns)), [], 0
+        if near is not None and not own.size:
+            changed, sums = self.unknowns.moved_by(correction, near[0]), near[1].sums.copy()
+        for k, (c, at) in enumerate(zip(self.channels, columns, strict=True)):
+            products = sums[first : first + len(at) ** 2].reshape(len(at), len(at))
+            first, new = first + products.size, changed[at]
+            if new.all():
+                y = self._channel(c, bodies[c], drives, own[c], changed)
+                np.matmul(y, y.T, out=products)
+            elif near is not None:
+                y = near[1].regressors[k]
+                if new.any():
+                    y = y.copy()
+                    y[new] = self._channel(c, bodies[c], drives, own[c], changed)
+                    products[new] = across = y[new] @ y.T
+                    products[:, new] = across.T
+            made.append(y)
+        return Rows(columns, tuple(made), sums, self._ridge(drives, own, correction))
 
     def _channel(
-        self, channel: int, bodies: Array, drives: Array, own: Array
-    ) -> tuple[NDArray[np.intp], Array]:
-        """Return indices of the k unknowns that a channel's torque depends on, and Yᵀ, (k, n)."""
-        seen, turned, at = self.unknowns.columns[channel]
+        self, channel: int, bodies: Array, drives: Array, own: Array, changed: NDArray[np.bool_]
+    ) -> Array:
+        """Return Yᵀ of those unknowns that changed, (p,), of which a channel's torque depends."""
+        seen, turned, _ = self.unknowns.columns[channel]
+        seen = seen[changed[PARAMETER_COUNT * seen]]
+        turned = turned[self.unknowns.by_drive(changed)[turned, 0]]
         friction = self.unknowns.ratios[turned, channel, None, None] * drives[turned]
-        acts = np.flatnonzero(own.any(axis=1))
-        solid = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies[seen]
-        parts = (*solid, *friction, own[acts])
-        return np.concatenate([at, self.unknowns.own.start + acts]), np.concatenate(parts)
+        own, solid = own[own.any(axis=1)], self.unknowns.metric[seen].transpose(0, 2, 1)
+        return np.concatenate((*(solid @ bodies[seen]), *friction, own))
 
     def _ridge(self, drives: Array, own: Array, correction: Correction) -> Array:
         """Return the prior's precision of each unknown, shape (p,)."""
@@ -429,27 +440,6 @@ def unfiltered(time: Array, effort: Array, order: int, corner: float) -> Array:
         return np.asarray(effort + rate / omega)
     bend = np.gradient(rate, time, axis=0)
     return np.asarray(effort + np.sqrt(2.0) * rate / omega + bend / omega**2)
-
-
-def triangulated(rows: Array) -> Array:
-    """Return the square upper triangle R with `RᵀR = rowsᵀ rows`; its diagonal has any sign.
-
-    As `information.triangle_of`, in half the time: nothing is copied.
-
-    Args:
-        rows: Shape (m, n), in Fortran order; overwritten.
-    """
-    # LAPACK may reflect 64 columns at once
-    factor, _, _, _ = dgeqrf(rows, lwork=64 * rows.shape[1], overwrite_a=True)
-    count = rows.shape[1]
-    if len(factor) < count:
-        factor = np.vstack([factor, np.zeros((count - len(factor), count))])
-    return np.where(_upper(count), factor[:count], 0.0)
-
-
-@cache
-def _upper(count: int) -> NDArray[np.bool_]:
-    return ~np.tri(count, k=-1, dtype=bool)
 
 
 def _without_drives(robot: Robot) -> Robot:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -40,7 +40,7 @@ from heft.fit import Progress, silent
 from heft.information import PARAMETER_COUNT
 
 from .corrections import IN_TIME, Correction, CorrectionStep, Timing
-from .evidence import Evidence, Regressor, Rows
+from .evidence import Evidence, Rows
 from .reweighted_fit import Prior, fitted
 from .settings import TURN, LoadThresholds, TimingSearch
 
@@ -77,7 +77,8 @@ class Hypotheses:
         self.settings = evidence.settings
         self.memory = np.ones(len(evidence.channels))  # rows that add as much as one, a channel
         self._rows: dict[object, Rows] = {}
-        self._regressors: dict[object, Regressor] = {}
+        self._settled: tuple[Correction, Rows] | None = None  # from which others differ little
+        self._across: dict[object, dict[object, Array]] = {}
         self._drives: dict[object, Array] = {}
         self._efforts: dict[object, tuple[Array, Array]] = {}
 
@@ -91,21 +92,23 @@ class Hypotheses:
         return _kept(self._efforts, timing, made, 64)
 
     def rows(self, correction: Correction) -> Rows:
-        """Return the regressor rows of a correction's motion and delay."""
-        timing = correction.timing
-        return _kept(
-            self._rows,
-            (correction.motion, timing),
-            lambda: self.evidence.rows(self._regressor(correction), self.effort(timing)[0]),
-        )
+        """Return the regressor rows of a correction's motion."""
 
-    def _regressor(self, correction: Correction) -> Regressor:
-        def made() -> Regressor:
+        def made() -> Rows:
             count = len(self.evidence.robot.drives)
             drives = np.array([self._drive(d, correction) for d in range(count)])
-            return self.evidence.regressor(correction, drives)
+            return self.evidence.rows(correction, drives, self._settled)
 
-        return _kept(self._regressors, correction.motion, made)
+        return _kept(self._rows, correction.motion, made)
+
+    def _products(self, correction: Correction, source: Sequence[int]) -> list[Array]:
+        """Return each channel's Yᵀτ of a logged torque, shapes (k,)."""
+        rows, effort = self.rows(correction), self.effort(correction.timing)[0]
+        across = _kept(self._across, (correction.motion, correction.timing), dict[object, Array])
+        for k, (y, s) in enumerate(zip(rows.regressors, source, strict=True)):
+            if (k, s) not in across:
+                across[k, s] = y @ effort[:, s]
+        return [across[k, s] for k, s in enumerate(source)]
 
     def _drive(self, drive: int, correction: Correction) -> Array:
         """Return a drive's friction columns, which few corrections change, shape (terms, n)."""
@@ -124,7 +127,7 @@ class Hypotheses:
             common: Whether channels share one autocorrelation time, as before the log is corrected.
         """
         self.memory = np.ones(len(self.evidence.channels))
-        fit = self.fit(correction)
+        fit, self._settled = self.fit(correction), (correction, self.rows(correction))
         cuts = np.cumsum([len(s.chosen) for s in self.evidence.stretches])[:-1]
         parts = np.split(self.residuals(fit), cuts)
         covariance = noise.autocovariance(parts, self.settings.instants // 4)
@@ -146,12 +149,13 @@ class Hypotheses:
         channels, count = list(evidence.channels), evidence.count
         source = [correction.tau_source[c] for c in channels]
         scale = np.array([correction.tau_scale[c] for c in channels])
-        energy = scale**2 * self.effort(correction.timing)[1][source]
+        energy = self.effort(correction.timing)[1][source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
-        deviation = floor + np.sqrt(energy / count) if sigma is None else np.abs(scale) * sigma
+        deviation = np.abs(scale) * (np.sqrt(energy / count) if sigma is None else sigma)
+        deviation += floor if sigma is None else 0.0
         prior = self.ridge(correction)
         values, residual, likelihood = fitted(
-            rows.channels(source, scale, self.memory, floor, count),
+            rows.channels(self._products(correction, source), energy, scale, self.memory, floor),
             Prior(
                 prior,
                 self.unknowns.start,

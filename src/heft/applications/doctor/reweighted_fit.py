@@ -24,17 +24,15 @@ ATTEMPTS = 4  # times that friction which comes out negative is set to zero
 class Channels(NamedTuple):
     """Sums of products of m channels' rows, and the torque that they are fitted to."""
 
-    # of `[Y τ₁ … τ_joints]` of each channel, squares of their own sizes one behind the other; τᵀ Y
-    # in the torques' rows
-    sums: Array
+    sums: Array  # of each channel's Y, squares of their own sizes one behind the other
     columns: NDArray[np.int64]  # which unknowns a channel's columns are, padded, shape (m, K)
     counts: NDArray[np.int64]  # how many columns a channel has, shape (m,)
-    torque: NDArray[np.int64]  # which joint's logged torque is a channel's, shape (m,)
-    scale: Array  # factor of that torque, shape (m,)
+    right: Array  # Yᵀτ of the logged torque that is the channel's, padded, shape (m, K)
+    energy: Array  # sum of squares of that torque, shape (m,)
+    scale: Array  # its factor, shape (m,)
     memory: Array  # rows that add as much as one, shape (m,)
     floor: Array  # smallest root mean square residual, shape (m,)
     rows: float  # of each channel
-    torques: int  # number of joints' torques in the sums
 
 
 class Prior(NamedTuple):
@@ -67,64 +65,94 @@ def _backward(L, x):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _least(A, x, signed, bodies):  # type: ignore[no-untyped-def]
-    """Solve A x = x in place, except that what is signed is not negative.
-
-    What comes out negative is set to zero, and the rest of the friction solved anew: with F the
-    friction's block of the Cholesky factor, F Fᵀ is its matrix without the bodies.
-    """
+def _solve(A, x):  # type: ignore[no-untyped-def]
+    """Solve A x = x in place."""
     L = np.linalg.cholesky(A)
     _forward(L, x)
-    F = np.ascontiguousarray(L[bodies:, bodies:])
-    right, signs = F @ x[bodies:], signed[bodies:]
-    kept = np.arange(len(F))
-    for attempt in range(ATTEMPTS):
-        behind = right[kept]
-        own = L[bodies:, bodies:] if attempt == 0 else np.linalg.cholesky(F[kept] @ F[kept].T)
-        _forward(own, behind)
-        _backward(own, behind)
-        free = ~(signs[kept] & (behind < 0.0))
-        if free.all() or attempt == ATTEMPTS - 1:
-            break
-        kept = kept[free]
-    x[bodies:] = 0.0
-    x[bodies + kept] = np.where(signs[kept], np.maximum(behind, 0.0), behind)
-    for j in range(bodies):
-        for i in range(bodies, len(x)):
-            x[j] -= L[i, j] * x[i]
-    _backward(L[:bodies, :bodies], x[:bodies])
+    _backward(L, x)
 
 
 @reassociated
-def _square(sums, start, size):  # type: ignore[no-untyped-def]
-    """Return the sums of one channel, shape (size, size)."""
-    return sums[start : start + size * size].reshape(size, size)
+def _eliminate(A, right, S, x):  # type: ignore[no-untyped-def]
+    """Take friction out of the bodies' S x = x, by its rows A on bodies, then on itself."""
+    bodies = len(x)
+    carried = np.flatnonzero(np.sum(np.abs(A[:, :bodies]), axis=0))
+    if not len(carried):
+        return
+    first, end = carried[0], carried[-1] + 1
+    L, W, below = np.linalg.cholesky(A[:, bodies:]), A[:, first:end].copy(), x[first:end]
+    _forward(L, right)
+    for j in range(len(W)):
+        for i in range(j):
+            W[j] -= L[j, i] * W[i]
+        W[j] /= L[j, j]
+        below -= right[j] * W[j]
+    for i in range(len(below)):
+        row = S[first + i, first : first + i + 1]
+        for j in range(len(W)):
+            size, along = W[j, i], W[j]
+            for k in range(len(row)):  # of slices, which is four times as fast
+                row[k] -= size * along[k]
 
 
 @reassociated
-def _limbs(columns, counts, size):  # type: ignore[no-untyped-def]
-    """Return the first of the unknowns that channels connect each unknown with, shape (size,)."""
+def _least(A, x, signed, bodies, group):  # type: ignore[no-untyped-def]
+    """Solve A x = x in place, except that what is signed is not negative.
+
+    What comes out negative is set to zero, and the rest solved anew. Friction is eliminated first,
+    each group by itself: no matrix is larger than the bodies'.
+    """
+    right, kept = x.copy(), np.arange(len(x)) >= bodies
+    solid, firsts, every = A[:bodies, :bodies].copy(), np.unique(group[bodies:]), np.arange(bodies)
+    for _ in range(ATTEMPTS):
+        S, below = solid.copy(), right[:bodies].copy()
+        for first in firsts:
+            own = np.flatnonzero(kept & (group == first))
+            _eliminate(A[own][:, np.append(every, own)], right[own], S, below)
+        _solve(S, below)
+        for first in firsts:
+            own = np.flatnonzero(kept & (group == first))
+            rows = A[own]
+            behind = right[own] - np.ascontiguousarray(rows[:, :bodies]) @ below
+            _solve(rows[:, own], behind)
+            x[own] = behind
+        x[:bodies] = below
+        negative = kept & signed & (x < 0.0)
+        x[negative] = 0.0
+        if not negative.any():
+            return
+        kept &= ~negative
+    x[:bodies] = right[:bodies]
+    for i in range(bodies, len(x)):
+        x[:bodies] -= x[i] * A[i, :bodies]
+    _solve(solid, x[:bodies])
+
+
+@reassociated
+def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
+    """Return the first of the unknowns, from `least` on, that channels connect each with."""
     first, changed = np.arange(size), True
     while changed:
         changed = False
         for c in range(len(counts)):
-            own = columns[c, : counts[c]]
-            least = np.min(first[own]) if len(own) else 0
+            own = columns[c, : counts[c]][columns[c, : counts[c]] >= least]
+            lowest = np.min(first[own]) if len(own) else 0
             for i in own:
-                changed = changed or first[i] != least
-                first[i] = least
+                changed = changed or first[i] != lowest
+                first[i] = lowest
     return first
 
 
 @reassociated
 def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
-    sums, columns, counts, torque, scale, memory, floor, rows, torques = channels
-    sizes = (counts + torques) ** 2
-    starts = np.cumsum(sizes) - sizes
+    sums, columns, counts, right, energy, scale, memory, floor, rows = channels
+    starts = np.append(0, np.cumsum(counts**2))
     precision, start, signed, tail, bodies = prior
     ridge, likelihood = precision.copy(), np.inf
-    limbs, place = _limbs(columns, counts, len(start)), np.zeros(len(start), dtype=np.int64)
+    limbs = _limbs(columns, counts, len(start), 0)
+    groups = _limbs(columns, counts, len(start), bodies)
+    place = np.zeros(len(start), dtype=np.int64)
     firsts = np.unique(limbs)
     for first in firsts:
         own = np.flatnonzero(limbs == first)
@@ -138,19 +166,19 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
                 if not counts[c] or limbs[columns[c, 0]] != first:
                     continue
                 weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
-                products = _square(sums, starts[c], counts[c] + torques)
-                right = weight * scale[c] * products[counts[c] + torque[c]]
+                products = sums[starts[c] : starts[c + 1]].reshape(counts[c], counts[c])
+                at = place[columns[c, : counts[c]]]
                 for a in range(counts[c]):
-                    i = place[columns[c, a]]
-                    values[columns[c, a]] += right[a]
+                    values[columns[c, a]] += weight * scale[c] * right[c, a]
+                    row = A[at[a]]
                     for b in range(a + 1):  # columns ascend
-                        A[i, place[columns[c, b]]] += weight * products[a, b]
+                        row[at[b]] += weight * products[a, b]
             unit = 1.0 / np.sqrt(np.diag(A))
             for i in range(len(unit)):
                 A[i, : i + 1] *= unit[i] * unit[: i + 1]
                 A[i, i] += ROUNDING
             part = values[own] * unit
-            _least(A, part, signed[own], np.searchsorted(own, bodies))
+            _least(A, part, signed[own], np.searchsorted(own, bodies), groups[own])
             values[own] = part * unit
         for first in range(0, bodies, TEN):
             ten = slice(first, first + TEN)
@@ -158,14 +186,12 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
             ridge[ten] = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
         likelihood = 0.0
         for c in range(len(counts)):
-            products = _square(sums, starts[c], counts[c] + torques)
-            right = counts[c] + torque[c]
-            own = values[columns[c, : counts[c]]]
-            rest = scale[c] ** 2 * products[right, right]
+            products = sums[starts[c] : starts[c + 1]].reshape(counts[c], counts[c])
+            own, rest = values[columns[c, : counts[c]]], scale[c] ** 2 * energy[c]
             for a in range(counts[c]):
-                across = -2.0 * scale[c] * products[right, a]
-                for b in range(counts[c]):
-                    across += products[a, b] * own[b]
+                across = products[a, a] * own[a] - 2.0 * scale[c] * right[c, a]
+                for b in range(a):
+                    across += 2.0 * products[a, b] * own[b]
                 rest += own[a] * across
             deviation[c] = np.sqrt(max(rest, 0.0) / rows + floor[c] ** 2)
             likelihood += rows / memory[c] * 2.0 * np.log(deviation[c] / abs(scale[c]))
@@ -203,8 +229,8 @@ def fitted(
 def warm_up() -> None:
     """Call the compiled function once, so that it is compiled and cached."""
     one, none = np.ones(1), np.zeros(1, dtype=np.int64)
-    sums, columns = np.ones(4), np.zeros((1, 2), dtype=np.int64)
-    channels = Channels(sums, columns, none + 1, none, one, one, one, 1.0, 1)
+    columns = np.zeros((1, 1), dtype=np.int64)
+    channels = Channels(one, columns, none + 1, one[None], one, one, one, one, 1.0)
     prior = Prior(one, one, np.zeros(1, dtype=bool), 4.0, 0)
     fitted(channels, prior, one, 1)
 

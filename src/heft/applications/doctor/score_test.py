@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import EllipsisType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ class Candidate:
 
     kind: str  # name of its finding
     about: str  # what it is about
-    effects: Array  # torque of each amplitude's unit, shape (m, channels, n) [N·m or N]
+    effects: Array  # torque of each amplitude's unit, shape (m, k, n) [N·m or N]
     sentence: str  # of its finding, with {size}
     cure: str  # of its finding
     least: float = 0.0  # first amplitude, in its unit, from which on it matters
@@ -48,6 +49,7 @@ class Candidate:
     severity: Severity = "warns"  # of its finding
     is_positive: bool = False  # whether its amplitude cannot be negative
     place: float = np.nan  # time at which it begins, or cycles a radian, if it has one
+    channels: EllipsisType | list[int] = ...  # on which it acts; on all if not given
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,24 @@ class Residual:
         return (1.0 / (np.array(scale) * self.fit.sigma))[:, None]
 
     @cached_property
-    def columns(self) -> Array:
-        """Weighted columns of the unknowns, then of what is known, shape (p, channels, n)."""
-        evidence, rows = self.hypotheses.evidence, self.hypotheses.rows(self.fit.correction)
-        made = np.zeros((len(self.fit.values), len(evidence.channels), evidence.count))
-        for k, (at, y) in enumerate(zip(rows.columns, rows.regressors, strict=True)):
-            made[at, k] = y
-        made = np.concatenate([made, *(c.effects for c in self.modelled)]) * self.roots
-        size = np.sqrt(np.sum(made**2, axis=(1, 2)))
-        return np.asarray(made[size > 0.0] / size[size > 0.0, None, None])
+    def columns(self) -> list[tuple[NDArray[np.intp], Array]]:
+        """For each channel the places of its columns, (k,), and these, weighted, (k, n).
+
+        Unknowns come first, then what is known; over all channels each column has unit size.
+        """
+        rows, size = self.hypotheses.rows(self.fit.correction), len(self.fit.values)
+        made = [*zip(rows.columns, rows.regressors, strict=True)]
+        for c in self.modelled:
+            at, size = np.arange(size, size + len(c.effects)), size + len(c.effects)
+            acts = np.arange(len(made))[c.channels]
+            for k, y in zip(acts, c.effects.swapaxes(0, 1), strict=True):
+                made[k] = np.concatenate([made[k][0], at]), np.concatenate([made[k][1], y])
+        squares = np.zeros(size)
+        for (at, y), root in zip(made, self.roots, strict=True):
+            squares[at] += root**2 * np.sum(y**2, axis=1)
+        units = 1.0 / np.sqrt(np.where(squares > 0.0, squares, 1.0))
+        weights = (root * units[at] for (at, _), root in zip(made, self.roots, strict=True))
+        return [(at, w[:, None] * y) for (at, y), w in zip(made, weights, strict=True)]
 
     @cached_property
     def error(self) -> Array:
@@ -95,18 +106,24 @@ class Residual:
 
     @cached_property
     def _factor(self) -> tuple[Array, bool]:
-        flat = self.columns.reshape(len(self.columns), -1)
-        # columns have unit size: one that others make leaves nothing
-        factor, lower = cho_factor(flat @ flat.T + 1e-8 * np.eye(len(flat)))
+        # Columns have unit size: one that others make leaves nothing.
+        products = 1e-8 * np.eye(1 + max(int(at.max(initial=-1)) for at, _ in self.columns))
+        for at, y in self.columns:
+            products[np.ix_(at, at)] += y @ y.T
+        factor, lower = cho_factor(products, overwrite_a=True)
         return np.asarray(factor), bool(lower)
 
     def projected(self, effects: Array) -> Array:
-        """Return weighted torques without what the columns explain, shape (m, channels · n)."""
-        flat, columns = (
-            effects.reshape(len(effects), -1),
-            self.columns.reshape(len(self.columns), -1),
-        )
-        return np.asarray(flat - cho_solve(self._factor, columns @ flat.T).T @ columns)
+        """Take what the columns explain from torques, (m, channels, n), to (m, channels · n)."""
+        right = np.zeros((len(self._factor[0]), len(effects)))
+        for (at, y), own in zip(self.columns, effects.swapaxes(0, 1), strict=True):
+            if own.any():
+                right[at] += y @ own.T
+        right = cho_solve(self._factor, right, overwrite_b=True)
+        for (at, y), own in zip(self.columns, effects.swapaxes(0, 1), strict=True):
+            if (amplitudes := right[at]).any():  # on other limbs there are none
+                own -= amplitudes.T @ y
+        return effects.reshape(len(effects), -1)
 
     @cached_property
     def blocks(self) -> NDArray[np.intp]:
@@ -131,11 +148,12 @@ class Residual:
     def _scored(self, some: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
         """Yield the scores of candidates of as many amplitudes each."""
         E, m = self.error, len(some[0].effects)
-        weighted = np.concatenate([c.effects for c in some]) * self.roots
+        weighted = np.zeros((len(some) * m, len(self.roots), len(self.blocks)))
+        for k, c in enumerate(some):
+            weighted[m * k : m * k + m, c.channels] = c.effects * self.roots[c.channels]
+        least = least_seen**2 * np.sum(weighted.reshape(len(some), -1) ** 2, axis=1)
         effects = self.projected(weighted).reshape(len(some), m, -1)
-        is_seen = np.sum(effects**2, axis=(1, 2)) > least_seen**2 * np.sum(
-            weighted.reshape(len(some), -1) ** 2, axis=1
-        )
+        is_seen = np.sum(effects**2, axis=(1, 2)) > least
         Z = effects[is_seen]
         if not len(Z):
             return
@@ -192,18 +210,13 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield what a model may lack, at a fit."""
     evidence, rows = hypotheses.evidence, hypotheses.rows(fit.correction)
-    robot, channels, count = evidence.robot, evidence.channels, evidence.count
+    robot, channels = evidence.robot, evidence.channels
     q, v, a = evidence.motion(fit.correction)
     names = [robot.joints[c] for c in channels]
     time = np.concatenate([s.time[s.chosen] for s in evidence.stretches])
     _, revolute = evidence.revolute_joints()
 
-    def alone(k: int, torque: Array) -> Array:
-        effect = np.zeros((1, len(channels), count))
-        effect[0, k] = torque
-        return effect
-
-    friction = np.zeros((len(channels), count))
+    friction = np.zeros((len(channels), evidence.count))
     for k, (at, y) in enumerate(zip(rows.columns, rows.regressors, strict=True)):
         own = (at >= hypotheses.unknowns.bodies) & (at < hypotheses.unknowns.own.start)
         friction[k] = fit.values[at[own]] @ y[own]
@@ -221,24 +234,25 @@ def candidates(
             yield Candidate(
                 SPRING,
                 name,
-                alone(k, q[:, c] - q[:, c].mean()),
+                (q[:, c] - q[:, c].mean())[None, None],
                 "a torque of {size:.3g} N·m/rad acts with its angle, as of a spring or cable",
                 "take the spring off, or give its torque as a column of its own (--columns)",
                 share=thresholds.spring_share,
                 is_positive=True,
+                channels=[k],
             )
             spacing = np.pi / max(float(np.ptp(q[:, c])), thresholds.least_range_rad)
             for cycles in np.arange(*thresholds.cycles, spacing):
-                pair = [alone(k, f(cycles * q[:, c])) for f in (np.sin, np.cos)]
                 yield Candidate(
                     RIPPLE,
                     name,
-                    np.concatenate(pair),
+                    np.array([[f(cycles * q[:, c])] for f in (np.sin, np.cos)]),
                     "a torque of {size:.3g} N·m repeats {place:.3g} times a turn",
                     "gears or motors ripple: give it as columns of their own (--columns)",
                     z=thresholds.ripple_z,
                     share=thresholds.ripple_share,
                     place=cycles * 2.0 * np.pi,
+                    channels=[k],
                 )
     yield from _softness(hypotheses, fit, thresholds)
     last = last_body(hypotheses, loads)

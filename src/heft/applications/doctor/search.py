@@ -21,6 +21,7 @@ from scipy.linalg import solve_triangular
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.fit import torque_over_file
+from heft.information import Bordered, triangle_of
 
 from .corrections import (
     IN_TIME,
@@ -40,7 +41,7 @@ from .corrections import (
     combined,
     steps_between,
 )
-from .evidence import Evidence, triangulated
+from .evidence import Evidence
 from .hypotheses import (
     Explained,
     Fit,
@@ -209,24 +210,22 @@ class Proposals:
         scale = np.array([best.correction.tau_scale[c] for c in evidence.channels])
         roots = 1.0 / (np.abs(scale) * best.sigma * np.sqrt(hypotheses.memory))
         start, width = evidence.unknowns.start, len(effects)
-        ridge = hypotheses.tempered(hypotheses.ridge(best.correction), best.values)
-        size, right = len(start), np.zeros(width)
-        residuals = hypotheses.residuals(best) * scale
-        count = size + sum(len(at) + width for at in rows.columns)
-        stacked, first = np.zeros((count, size + width), order="F"), size
-        stacked[np.arange(size), np.arange(size)] = np.sqrt(ridge)
-        for k, at in enumerate(rows.columns):
+        ridge = np.sqrt(hypotheses.tempered(hypotheses.ridge(best.correction), best.values))
+        residuals, size = hypotheses.residuals(best) * scale, len(start)
+        every, right = np.arange(size, size + width), np.zeros(width)
+        sets = 2 * [(every, np.zeros((1, width + 1)))]  # effects are shared: behind all unknowns
+        for k, (at, y) in enumerate(zip(rows.columns, rows.regressors, strict=True)):
             d = np.stack([e[k] for e in effects])
-            own = triangulated(np.vstack([rows.regressors[k], d]).T)
-            places = [*at, *range(size, size + width)]
-            stacked[first : first + len(own), places] = roots[k] * own
-            first += len(own)
+            acts = np.flatnonzero(d.any(axis=1))
+            own = roots[k] * np.concatenate([y, d[acts], np.zeros((1, len(residuals)))]).T
+            sets.append((np.append(at, every[acts]), own))
             right += roots[k] ** 2 * d @ residuals[:, k]
-        triangle = triangulated(stacked)
         # What is left over is orthogonal to the unknowns but for the prior's pull.
-        pull = ridge * (start - best.values)
-        pulled = solve_triangular(triangle[:size, :size], pull, trans="T", check_finite=False)
-        return triangle[size:, size:], right + triangle[:size, size:].T @ pulled
+        prior = ridge[:, None] * np.eye(size, size + width + 1)
+        prior[:, -1] = ridge * (start - best.values)
+        total = Bordered.of(np.arange(size + width), sets, prior)
+        triangle = total.R[-width:, -width:]
+        return triangle, right - triangle.T @ total.z[-width:]
 
     def _sizes(self, best: Fit, effects: Sequence[Array]) -> Array:
         """Return the least-squares amplitude of each effect by itself, shape (effects,)."""
@@ -237,7 +236,7 @@ class Proposals:
         """Return the joint least-squares amplitudes of all effects, shape (effects,)."""
         triangle, right = self._alone(best, effects)
         ridge = np.sqrt(1e-9 * np.sum(triangle**2) + 1e-300) * np.eye(len(right))
-        R = triangulated(np.asfortranarray(np.vstack([triangle, ridge])))
+        R = triangle_of(np.vstack([triangle, ridge]))
         half = solve_triangular(R, right, trans="T", check_finite=False)
         return np.asarray(solve_triangular(R, half, check_finite=False))
 
