@@ -235,9 +235,8 @@ def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
         corner: Cutoff frequency [Hz].
     """
     grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
-    even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
-    smooth = signals.low_pass(even, step, corner)
-    return np.stack([np.interp(time, grid, column) for column in smooth.T], 1)
+    smooth = signals.low_pass(signals.linear(time, values, grid), step, corner)
+    return signals.linear(grid, smooth, time)
 
 
 def scores(

@@ -315,8 +315,10 @@ class Problem(Generic[P]):
         """Return whether `shortened` to this number of rows would leave all as they are."""
         # Windows of the weak form weigh every sample.
         alike = self.weak is not None or self._quick_decimation == self.decimation
-        entire = all(t.rows <= self._share(rows) for t in self.timelines)
-        return entire and alike and self.counted is None
+        return self._is_entire(rows) and alike and self.counted is None
+
+    def _is_entire(self, rows: int) -> bool:
+        return all(t.rows <= self._share(rows) for t in self.timelines)
 
     def shortened(self, rows: int) -> Self:
         """Return the problem on the beginnings of the logs, some `rows` samples, for a quick look.
@@ -325,6 +327,9 @@ class Problem(Generic[P]):
         residuals in the band; see `thinned`. Windows of the weak form weigh every sample.
         """
         decimation = 1 if self.weak is not None else self._quick_decimation
+        if self._is_entire(rows):  # what a survey showed of them is known
+            made = self.in_memory().with_settings(decimation=decimation)
+            return replace(made, keep_samples=True, counted=None)
         shorter = [
             recording.window(0, self._share(rows)).in_memory(inputs.names)
             for recording, inputs in zip(self.recordings, self.survey.inputs, strict=True)

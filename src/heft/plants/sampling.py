@@ -202,8 +202,7 @@ class Sampler:
         grid = step * np.arange(np.ceil(time[0] / step), np.floor(time[-1] / step) + 1)
         motion, count = self.motion(k, window, grid)
         delay = self.survey.smoothing.delay or 0.0
-        raw = self.measured(k, window.values)
-        measured = np.stack([np.interp(grid + delay, time, row) for row in raw.T], axis=1)
+        measured = signals.linear(time, self.measured(k, window.values), grid + delay)
         core = time[window.core]
         after = time[window.core.stop] if window.core.stop < len(time) else np.inf
         index = window.index[np.searchsorted(time, grid - 0.5 * step)]

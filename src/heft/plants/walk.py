@@ -292,7 +292,7 @@ class Walk(Sampler):
         for k, (time, effort, _) in self._streams.items():
             if (np.diff(time) <= 0.0).any():
                 return None
-            seen[k] = np.stack([np.interp(time + by, time, x) for x in effort.T], axis=1)
+            seen[k] = signals.linear(time, effort, time + by)
         delayed = []
         for s in kept:
             first = np.searchsorted(self._streams[s.recording][2], s.index * self.decimation)

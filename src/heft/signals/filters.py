@@ -109,7 +109,7 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
         Shape (length // 2 + 1, columns), from frequency 0 to Nyquist's.
     """
     grid = time[0] + step * np.arange(max(round((time[-1] - time[0]) / step) + 1, length))
-    even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
+    even = linear(time, values, grid)
     windows = np.lib.stride_tricks.sliding_window_view(even, length, axis=0)
     windows = windows[:: length - length // 2]  # half over one another, shape (any, columns, rows)
     hann = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(length) / length)
@@ -118,6 +118,19 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
     inner = slice(1, -1 if length % 2 == 0 else None)  # of both signs of the frequency
     power[inner] *= 2.0
     return np.asarray(power * step / np.sum(hann**2))
+
+
+def linear(time: Array, values: Array, at: Array) -> Array:
+    """Return values at other times on straight lines, constant before and behind, (times, columns).
+
+    Args:
+        time: Ascending, shape (rows,) [s].
+        values: Shape (rows, columns), of any unit.
+        at: Ascending, shape (times,) [s].
+    """
+    out = np.empty((len(at), values.shape[1]))
+    recursions.chords(*plain(time, values, at), out)
+    return out
 
 
 def interpolated(time: Array, values: Array, at: Array) -> Array:

@@ -62,6 +62,29 @@ def recur(coefficients: Array, rows: Array) -> None:
 
 
 @exact
+def chords(time: Array, values: Array, at: Array, out: Array) -> None:
+    """Evaluate the straight lines between values, constant before and behind, into `out`.
+
+    Args:
+        time: Ascending, shape (n,).
+        values: Shape (n, columns).
+        at: Ascending, shape (m,).
+        out: The values at these times, shape (m, columns), written.
+    """
+    n, columns = values.shape
+    k = 0
+    for i in range(len(at)):
+        while k < n - 1 and at[i] >= time[k + 1]:
+            k += 1
+        inside = k < n - 1 and at[i] > time[k]
+        for c in range(columns):
+            out[i, c] = values[k, c]
+            if inside:
+                slope = (values[k + 1, c] - values[k, c]) / (time[k + 1] - time[k])
+                out[i, c] += slope * (at[i] - time[k])
+
+
+@exact
 def cubic(time: Array, values: Array, at: Array, out: Array) -> None:
     """Evaluate the not-a-knot cubic spline through values, into `out`.
 
@@ -116,6 +139,7 @@ def warm_up() -> None:
     to_and_fro(np.zeros((1, 6)), np.zeros((1, 2)), rows)
     recur(np.zeros(1), rows)
     cubic(np.arange(4.0), np.zeros((4, 1)), np.zeros(2), rows)
+    chords(np.arange(4.0), np.zeros((4, 1)), np.zeros(2), rows)
 
 
-KERNELS = Kernels((to_and_fro, recur, cubic), warm_up)
+KERNELS = Kernels((to_and_fro, recur, cubic, chords), warm_up)
