@@ -167,7 +167,11 @@ class Problem(Generic[P]):
             inputs = tuple(changes["plant"].inputs(r, measured) for r in self.recordings)
         survey = replace(self.survey, inputs=inputs, smoothing=smoothing)
         made = replace(self, smoothing=smoothing, known_survey=survey, **changes)
-        if smoothing == self.resolved and not changes.keys() & {"plant", "recordings", "decimation"}:
+        if smoothing == self.resolved and not changes.keys() & {
+            "plant",
+            "recordings",
+            "decimation",
+        }:
             made.walk.sharing(self.walk)
         return made
 
@@ -324,9 +328,13 @@ class Problem(Generic[P]):
         """Return the problem on the beginnings of the logs, some `rows` samples, for a quick look.
 
         Motion and friction hardly change within a twelfth of a period of the cutoff, nor do
-        residuals in the band; see `thinned`. Windows of the weak form weigh every sample.
+        residuals in the band; see `thinned`. A window of the weak form weighs eighty at least.
         """
-        decimation = 1 if self.weak is not None else self._quick_decimation
+        decimation = self._quick_decimation
+        if self.weak is not None:
+            step = max(t.step for t in self.timelines)
+            most = self.weak.windows(self.corner, step).length / (80.0 * step)
+            decimation = 2 * int(0.5 * max(most - 1.0, 0.0)) + 1
         if self._is_entire(rows):  # what a survey showed of them is known
             made = self.in_memory().with_settings(decimation=decimation)
             return replace(made, keep_samples=True, counted=None)

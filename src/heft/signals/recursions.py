@@ -1,4 +1,4 @@
-"""Compiled recursive filters along the rows of matrices, all columns at once."""
+"""Compiled walks along samples: recursive filters, interpolation, weights of windows."""
 
 from __future__ import annotations
 
@@ -62,6 +62,49 @@ def recur(coefficients: Array, rows: Array) -> None:
 
 
 @exact
+def weigh(
+    time: Array, starts: Array, harmonics: Array, length: float, phi: Array, rate: Array
+) -> None:
+    """Write the weights of samples in the integrals of windows; see `Windows.weights`.
+
+    Args:
+        time: Strictly increasing, shape (n,) [s].
+        starts: Of the windows, shape (count,) [s].
+        harmonics: c_j of the window, shape (p,).
+        length: Of each window [s].
+        phi: Weights in ∫ φ f dt, shape (count, n), written.
+        rate: Weights in ∫ φ̇ f dt, shape (count, n), written [1/s].
+    """
+    n = len(time)
+    for w in range(len(starts)):
+        last, last_mean = 0.0, 0.0
+        for j in range(n - 1):
+            low, high = (
+                (time[j] - starts[w]) / length - 0.5,
+                (time[j + 1] - starts[w]) / length - 0.5,
+            )
+            mean, behind = 0.0, (max(high, 0.5) - max(low, 0.5)) / (high - low)
+            begin, end = min(max(low, -0.5), 0.5), min(max(high, -0.5), 0.5)
+            if end > begin:
+                # Means of φ·length and of its integral Φ over the interval between two samples.
+                # Differences of antiderivatives would cancel; these products do not.
+                within, middle = end - begin, 0.5 * (begin + end)
+                height, integral = 1.0, middle + 0.5
+                for h in range(len(harmonics)):
+                    half = np.pi * (h + 1)
+                    damped = harmonics[h] * np.sin(half * within) / (half * within)
+                    height += damped * np.cos(2.0 * half * middle)
+                    integral += damped * np.sin(2.0 * half * middle) / (2.0 * half)
+                share = within / (high - low)  # less than 1 where a window begins or ends inside
+                mean = height * (share / length)
+                behind += integral * share
+            # A sample's hat function rises over the interval before and falls over the one behind.
+            phi[w, j], rate[w, j] = behind - last, mean - last_mean
+            last, last_mean = behind, mean
+        phi[w, n - 1], rate[w, n - 1] = 1.0 - last, -last_mean
+
+
+@exact
 def chords(time: Array, values: Array, at: Array, out: Array) -> None:
     """Evaluate the straight lines between values, constant before and behind, into `out`.
 
@@ -76,12 +119,11 @@ def chords(time: Array, values: Array, at: Array, out: Array) -> None:
     for i in range(len(at)):
         while k < n - 1 and at[i] >= time[k + 1]:
             k += 1
-        inside = k < n - 1 and at[i] > time[k]
+        behind, step = max(at[i] - time[k], 0.0), time[min(k + 1, n - 1)] - time[k]
         for c in range(columns):
             out[i, c] = values[k, c]
-            if inside:
-                slope = (values[k + 1, c] - values[k, c]) / (time[k + 1] - time[k])
-                out[i, c] += slope * (at[i] - time[k])
+        for c in range(columns if step > 0.0 else 0):
+            out[i, c] += (values[k + 1, c] - values[k, c]) / step * behind
 
 
 @exact
@@ -140,6 +182,7 @@ def warm_up() -> None:
     recur(np.zeros(1), rows)
     cubic(np.arange(4.0), np.zeros((4, 1)), np.zeros(2), rows)
     chords(np.arange(4.0), np.zeros((4, 1)), np.zeros(2), rows)
+    weigh(np.arange(2.0), np.zeros(1), np.zeros(1), 1.0, np.zeros((1, 2)), np.zeros((1, 2)))
 
 
-KERNELS = Kernels((to_and_fro, recur, cubic, chords), warm_up)
+KERNELS = Kernels((to_and_fro, recur, cubic, chords, weigh), warm_up)
