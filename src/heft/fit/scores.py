@@ -364,8 +364,10 @@ def scored(
     moments = np.zeros((2, len(channels)))  # sums of filtered torque and of its square
     ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
     rows = 0
-    every = [r.selecting_all() for r in problem.recordings]
-    entire = problem.with_recordings(every, decimation=1)
+    entire = problem
+    if problem.decimation > 1 or any(r.selection for r in problem.recordings):
+        every = [r.selecting_all() for r in problem.recordings]
+        entire = problem.with_recordings(every, decimation=1)
     before = models.index(BASELINES[0]) if BASELINES[0] in models else None
     tracers = [
         Tracer(r.name, channels, own, line.step, line.used, before)

@@ -121,13 +121,7 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
 
 
 def linear(time: Array, values: Array, at: Array) -> Array:
-    """Return values at other times on straight lines, constant before and behind, (times, columns).
-
-    Args:
-        time: Ascending, shape (rows,) [s].
-        values: Shape (rows, columns), of any unit.
-        at: Ascending, shape (times,) [s].
-    """
+    """Return values on straight lines, constant before and behind; arguments of `interpolated`."""
     out = np.empty((len(at), values.shape[1]))
     recursions.chords(*plain(time, values, at), out)
     return out

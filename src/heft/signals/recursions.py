@@ -65,16 +65,7 @@ def recur(coefficients: Array, rows: Array) -> None:
 def weigh(
     time: Array, starts: Array, harmonics: Array, length: float, phi: Array, rate: Array
 ) -> None:
-    """Write the weights of samples in the integrals of windows; see `Windows.weights`.
-
-    Args:
-        time: Strictly increasing, shape (n,) [s].
-        starts: Of the windows, shape (count,) [s].
-        harmonics: c_j of the window, shape (p,).
-        length: Of each window [s].
-        phi: Weights in ∫ φ f dt, shape (count, n), written.
-        rate: Weights in ∫ φ̇ f dt, shape (count, n), written [1/s].
-    """
+    """Write the weights of samples, (windows, n) each, into `phi` and `rate`: `Windows.weights`."""
     n = len(time)
     for w in range(len(starts)):
         last, last_mean = 0.0, 0.0
@@ -106,14 +97,7 @@ def weigh(
 
 @exact
 def chords(time: Array, values: Array, at: Array, out: Array) -> None:
-    """Evaluate the straight lines between values, constant before and behind, into `out`.
-
-    Args:
-        time: Ascending, shape (n,).
-        values: Shape (n, columns).
-        at: Ascending, shape (m,).
-        out: The values at these times, shape (m, columns), written.
-    """
+    """Evaluate straight lines, constant before and behind, in place of the spline of `cubic`."""
     n, columns = values.shape
     k = 0
     for i in range(len(at)):
