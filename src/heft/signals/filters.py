@@ -227,13 +227,12 @@ def smooth(
     velocity, acceleration = _differences(position, step)
     if uniform and at is None:
         return Smoothed(position, velocity, acceleration)
-    if uniform and at is not None:
-        place = np.rint((at - time[0]) / step).astype(np.intp).clip(0, len(time) - 1)
-        if np.abs(at - time[place]).max(initial=0.0) <= 1e-3 * step:  # none between samples
-            return Smoothed(position[place], velocity[place], acceleration[place])
+    within = np.clip(time if at is None else at, grid[0], grid[-1])
+    place = np.rint((within - grid[0]) / step).astype(np.intp).clip(0, len(grid) - 1)
+    if uniform and np.abs(within - grid[place]).max(initial=0.0) <= 1e-3 * step:
+        return Smoothed(position[place], velocity[place], acceleration[place])
     together = np.concatenate([position, velocity, acceleration], axis=1)
     # What was smoothed lies far below the grid's rate, so a spline through it is exact enough.
-    within = np.clip(time if at is None else at, grid[0], grid[-1])
     back = interpolated(grid, together, within)
     joints = positions.shape[1]
     return Smoothed(back[:, :joints], back[:, joints : 2 * joints], back[:, 2 * joints :])
