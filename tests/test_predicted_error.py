@@ -175,14 +175,13 @@ def test_what_is_unexplained_is_a_share_of_how_torque_varies(size: float) -> Non
     tau = size * np.column_stack([3.0 + np.sin(2.0 * time), np.cos(5.0 * time)])
     guess = 0.9 * tau
     log = SimpleNamespace(name="log", selection=None)
-    log.selecting_all = lambda: log
     problem: Any = SimpleNamespace(
         plant=SimpleNamespace(channels=(Channel("a", "N·m"), Channel("b", "N·m"))),
         channels=("a", "b"),
         recordings=(log,),
         timelines=(SimpleNamespace(step=0.01, used=200),),
+        decimation=1,
     )
-    problem.with_recordings = lambda recordings, decimation: problem
     none = np.zeros((200, 0))
     part = Stretch(time, none, none, none, none, 0, np.arange(200), tau, guess[None], guess)
     found = scored(problem, ("full",), lambda whole: [part], 5.0)

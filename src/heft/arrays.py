@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from .loading import on_demand
 
 # SciPy names all that NumPy offers, and so would load what nobody needs here: a tenth of a second.
-on_demand("numpy", "f2py", "testing")
+on_demand("numpy", "f2py", "ma", "testing")
 
 Array = NDArray[np.float64]
 

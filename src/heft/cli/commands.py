@@ -601,8 +601,8 @@ def main() -> None:
     open_streams()
     keep_freed_memory()
     # Of some hundred thousand objects a few thousand are garbage; to look for them at every 700, as
-    # Python does, takes a twentieth of the time.
-    gc.set_threshold(100_000)
+    # Python does, takes a twentieth of the time, and once more at the end as much.
+    gc.set_threshold(200_000)
     try:
         with interruptible():
             app(sys.argv[1:], exit_on_error=False, print_error=True)
@@ -626,3 +626,5 @@ def main() -> None:
         leave_unread()
         sys.stderr.write(f"heft: {not_done(error)}\n")
         sys.exit(2)
+    finally:
+        gc.freeze()

@@ -84,7 +84,7 @@ def sticks(robot: Robot, motion: Played) -> Sticks:
     tree, time = robot.tree, motion.time - motion.time[0]
     frames = np.linspace(0.0, time[-1], max(round(FRAMES_PER_SECOND * time[-1]), 1) + 1)
     shown = np.stack([np.interp(frames, time, x) for x in motion.position.T], axis=1)
-    poses = np.array([body_poses(tree, position) for position in shown])
+    poses = body_poses(tree, shown)
     tens = robot.written_bodies().reshape(-1, PARAMETER_COUNT)
     heavy = np.flatnonzero(tens[:, 0] > 0.0)
     # the origin and the joints, then the ends, then the masses

@@ -304,10 +304,8 @@ def _common_errors(
         count = linear.rows / len(problem.channels)
         sources.append([ChannelRows(m.columns, m.values * count) for m in errors])
     search, windows = settings.bandwidth_search, problem.holding_windows()
-    alike = problem.is_short(search.rows) and (problem.weak is None or problem.decimation == 1)
-    sources.append(
-        _sparse(search.cutoff_error(windows, linear.rows, summed.own if alike else None))
-    )
+    known = summed.own if problem.is_short(search.rows) else None
+    sources.append(_sparse(search.cutoff_error(windows, linear.rows, known)))
     together = tuple(ChannelRows.below(errors) for errors in zip(*sources, strict=True))
     extra = len(summed.information.channels) - len(together)
     return (*together, *(ChannelRows.nothing(len(together[0].values)),) * extra)

@@ -418,7 +418,9 @@ def with_gains(problem: Problem[RobotPlant], gains: Mapping[str, float]) -> Prob
         if (gain := robot.options.of(j).gain) is not None and j in gains
     }
     if not changed:
-        return problem.with_settings(plant=problem.plant.with_robot(robot))
+        same = problem.with_settings(plant=problem.plant.with_robot(robot))
+        same.walk.sharing(problem.walk)
+        return same
     options = replace(robot.options, joint={**(robot.options.joint or {}), **changed})
     return problem.with_settings(plant=problem.plant.with_robot(replace(robot, options=options)))
 

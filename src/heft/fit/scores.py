@@ -235,9 +235,8 @@ def filtered(time: Array, values: Array, step: float, corner: float) -> Array:
         corner: Cutoff frequency [Hz].
     """
     grid = time[0] + step * np.arange(int((time[-1] - time[0]) / step + 1e-9) + 1)
-    even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
-    smooth = signals.low_pass(even, step, corner)
-    return np.stack([np.interp(time, grid, column) for column in smooth.T], 1)
+    smooth = signals.low_pass(signals.linear(time, values, grid), step, corner)
+    return signals.linear(grid, smooth, time)
 
 
 def scores(
@@ -365,8 +364,10 @@ def scored(
     moments = np.zeros((2, len(channels)))  # sums of filtered torque and of its square
     ends = np.array([np.inf, -np.inf])[:, None] * np.ones(len(channels))
     rows = 0
-    every = [r.selecting_all() for r in problem.recordings]
-    entire = problem.with_recordings(every, decimation=1)
+    entire = problem
+    if problem.decimation > 1 or any(r.selection for r in problem.recordings):
+        every = [r.selecting_all() for r in problem.recordings]
+        entire = problem.with_recordings(every, decimation=1)
     before = models.index(BASELINES[0]) if BASELINES[0] in models else None
     tracers = [
         Tracer(r.name, channels, own, line.step, line.used, before)

@@ -167,7 +167,11 @@ class Problem(Generic[P]):
             inputs = tuple(changes["plant"].inputs(r, measured) for r in self.recordings)
         survey = replace(self.survey, inputs=inputs, smoothing=smoothing)
         made = replace(self, smoothing=smoothing, known_survey=survey, **changes)
-        if smoothing == self.resolved and not changes.keys() & {"plant", "recordings"}:
+        if smoothing == self.resolved and not changes.keys() & {
+            "plant",
+            "recordings",
+            "decimation",
+        }:
             made.walk.sharing(self.walk)
         return made
 
@@ -235,8 +239,7 @@ class Problem(Generic[P]):
         """
         if self.weak is None:
             return self
-        step = self.decimation * min(t.step for t in self.timelines)
-        length = self.weak.windows(self.corner, step).length
+        length = self.weak.windows(self.corner, min(t.step for t in self.timelines)).length
         return self.with_settings(weak=replace(self.weak, length=length))
 
     def blurred(self, factor: float) -> Self:
@@ -289,7 +292,7 @@ class Problem(Generic[P]):
         of a period of the cutoff lose 1 % there and nothing in the motion's band, a twentieth of
         it.
         """
-        if not self.has_unknowns:
+        if not self.has_unknowns or self.weak is not None:
             return self
         return self.with_settings(decimation=max(self.decimation, self._averaged))
 
@@ -316,16 +319,25 @@ class Problem(Generic[P]):
         """Return whether `shortened` to this number of rows would leave all as they are."""
         # Windows of the weak form weigh every sample.
         alike = self.weak is not None or self._quick_decimation == self.decimation
-        entire = all(t.rows <= self._share(rows) for t in self.timelines)
-        return entire and alike and self.counted is None
+        return self._is_entire(rows) and alike and self.counted is None
+
+    def _is_entire(self, rows: int) -> bool:
+        return all(t.rows <= self._share(rows) for t in self.timelines)
 
     def shortened(self, rows: int) -> Self:
         """Return the problem on the beginnings of the logs, some `rows` samples, for a quick look.
 
         Motion and friction hardly change within a twelfth of a period of the cutoff, nor do
-        residuals in the band; see `thinned`.
+        residuals in the band; see `thinned`. A window of the weak form weighs eighty at least.
         """
         decimation = self._quick_decimation
+        if self.weak is not None:
+            step = max(t.step for t in self.timelines)
+            most = self.weak.windows(self.corner, step).length / (80.0 * step)
+            decimation = 2 * int(0.5 * max(most - 1.0, 0.0)) + 1
+        if self._is_entire(rows):  # what a survey showed of them is known
+            made = self.in_memory().with_settings(decimation=decimation)
+            return replace(made, keep_samples=True, counted=None)
         shorter = [
             recording.window(0, self._share(rows)).in_memory(inputs.names)
             for recording, inputs in zip(self.recordings, self.survey.inputs, strict=True)
@@ -339,7 +351,7 @@ class Problem(Generic[P]):
         """Walk through the samples and rows of the recordings."""
         looked = self.plant, self.recordings, self.survey
         return Walk(
-            *looked, self.threads, self.weak, self.decimation, self.keep_samples, self.noise
+            *looked, self.decimation, self.threads, self.weak, self.keep_samples, self.noise
         )
 
     @property

@@ -7,7 +7,7 @@ rows are of what slides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -69,6 +69,9 @@ class Sampler:
     plant: Plant[Any]  # what the samples are for
     recordings: tuple[Recording, ...]  # the logs
     survey: Survey  # what they are like
+    # how many samples one stands for, with the mean of their measurements and the motion of the
+    # middle one
+    decimation: int = 1
 
     @cached_property
     def smoothers(self) -> tuple[signals.Smoother | None, ...]:
@@ -166,16 +169,25 @@ class Sampler:
     def sample(self, k: int, window: Window) -> Samples[Any] | None:
         """Return the samples of a window's core, without presliding memory yet.
 
-        There are none where the window is too short to be smoothed.
+        There are none where the window is too short to be smoothed. Blocks of `decimation` samples,
+        counted from the log's begin, are left out if they are not whole.
         """
         if self.smoothers[k] is not None and len(window.time) < 2 * signals.REACH + 2:
             return None
-        cut, delay = window.core, self.survey.smoothing.delay or 0.0
-        at = None if delay == 0.0 else window.time - delay
-        motion, count = self.motion(k, window, at, cut)
+        cut, delay, every = window.core, self.survey.smoothing.delay or 0.0, self.decimation
         time, index = window.time[cut], window.index[cut]
         measured = self.measured(k, window.values[cut])
         chosen = self.chosen(k, window, time, index)
+        at = None
+        if every > 1:
+            index, first, sizes = np.unique(index // every, return_index=True, return_counts=True)
+            index, first = index[sizes == every], first[sizes == every]
+            block = first[:, None] + np.arange(every)
+            measured, chosen = measured[block].mean(axis=1), chosen[block].all(axis=1)
+            time = time[first + every // 2]
+        if every > 1 or delay != 0.0:
+            at, cut = time - delay, slice(None)
+        motion, count = self.motion(k, window, at, cut)
         return Samples(k, time, motion, np.empty((count, 0)), measured, index, chosen)
 
     def even(self, k: int, window: Window) -> Samples[Any] | None:
@@ -190,8 +202,7 @@ class Sampler:
         grid = step * np.arange(np.ceil(time[0] / step), np.floor(time[-1] / step) + 1)
         motion, count = self.motion(k, window, grid)
         delay = self.survey.smoothing.delay or 0.0
-        raw = self.measured(k, window.values)
-        measured = np.stack([np.interp(grid + delay, time, row) for row in raw.T], axis=1)
+        measured = signals.linear(time, self.measured(k, window.values), grid + delay)
         core = time[window.core]
         after = time[window.core.stop] if window.core.stop < len(time) else np.inf
         index = window.index[np.searchsorted(time, grid - 0.5 * step)]
@@ -210,21 +221,6 @@ class Sampler:
                 recording, state = s.recording, None
             s, state = self.plant.remember(s, state)
             yield s
-
-
-def averaged(samples: Samples[Any], decimation: int) -> Samples[Any]:
-    """Return samples whose measurements are means over blocks, counted from the log's begin.
-
-    Blocks, of `decimation` samples, are left out if they are not whole. Motion is that of the
-    middle sample.
-    """
-    block, first, count = np.unique(
-        samples.index // decimation, return_index=True, return_counts=True
-    )
-    first = first[count == decimation]
-    means = samples.measured[first[:, None] + np.arange(decimation)].mean(axis=1)
-    middle = samples.part(first + decimation // 2)
-    return replace(middle, measured=means, index=block[count == decimation])
 
 
 def sliding_rows(

@@ -31,7 +31,7 @@ from .plant import (
     WithUnknowns,
 )
 from .rows import Elimination, Equations
-from .sampling import Sampler, averaged
+from .sampling import Sampler
 
 SHARED_ROWS = 8_192  # rows that one thread reduces at a time, without spelling them out
 SHARED_BYTES = 24 << 20  # of columns of drives beside them: more is asked of the system anew
@@ -86,7 +86,6 @@ class Walk(Sampler):
 
     threads: int = 1  # how many share the work; the result does not depend on it
     weak: Weak | None = None  # windows of the weak form; rows are differentiated if not given
-    decimation: int = 1  # how many samples' measurements are averaged into one row
     keep_samples: bool = False  # whether samples stay in memory between one walk and the next
     # standard deviation of each channel by which unknowns of a sample are eliminated, one where
     # none is given
@@ -107,8 +106,6 @@ class Walk(Sampler):
                 s = s.part(slice(int(rows[0]), int(rows[-1]) + 1))
             elif len(rows) < len(s.time):
                 s = s.part(rows)
-            if self.decimation > 1:
-                s = averaged(s, self.decimation)
             if len(s.time):
                 yield s
 
@@ -295,7 +292,7 @@ class Walk(Sampler):
         for k, (time, effort, _) in self._streams.items():
             if (np.diff(time) <= 0.0).any():
                 return None
-            seen[k] = np.stack([np.interp(time + by, time, x) for x in effort.T], axis=1)
+            seen[k] = signals.linear(time, effort, time + by)
         delayed = []
         for s in kept:
             first = np.searchsorted(self._streams[s.recording][2], s.index * self.decimation)
@@ -328,7 +325,7 @@ class Walk(Sampler):
             step = self.survey.timelines[piece.recording].step
             if (
                 piece.recording != recording
-                or not 0.0 < piece.time[0] - last <= self._gap_steps * step
+                or not 0.0 < piece.time[0] - last <= self._gap(piece.recording)
                 or (past.acts is not None and (past.acts != self._acts(piece)[0]).any())
             ):
                 state, white, past, begins = None, None, Past(), True
@@ -392,16 +389,16 @@ class Walk(Sampler):
         remainder = out(sides.remainder) + change @ sides.momentum
         return Sides(out(sides.momentum), remainder), out
 
-    @property
-    def _gap_steps(self) -> float:
-        """Time steps between samples beyond which is a gap, which no window reaches across."""
-        return self.weak.gap_steps if isinstance(self.weak, WhiteWeak) else signals.GAP_STEPS
+    def _gap(self, recording: int) -> float:
+        """Return the time beyond which is a gap, which no window reaches across [s]."""
+        steps = self.weak.gap_steps if isinstance(self.weak, WhiteWeak) else signals.GAP_STEPS
+        return steps * self.decimation * self.survey.timelines[recording].step
 
     def _unbroken(self) -> Iterator[Samples[Any]]:
         """Yield pieces without gaps, all chosen or none, in which the same unknowns act."""
         most = self.dense_rows if self.mixes else self.limbed_rows
         for s in self.all_samples():
-            gap = self._gap_steps * self.survey.timelines[s.recording].step
+            gap = self._gap(s.recording)
             for first in range(0, len(s.time), most):
                 part = s.part(slice(first, first + most))
                 steps = np.diff(part.time)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .clock import GAP_STEPS, Timeline, Window, between_gaps, follows, median_of_medians
     from .clock import survey, windows
     from .outliers import STD_PER_MAD, hampel, replace_outliers, running_median
-    from .filters import REACH, Smoothed, density, low_pass, remembered, settling, smooth
+    from .filters import REACH, Smoothed, density, linear, low_pass, remembered, settling, smooth
     from .bandwidth import LARGEST_CORNER, limited, resolve, unsmoothed
     from .smoothing import Smoother, period_of, smoother
     from .weak_form import Integrals, Samples, Weak, WhiteWeak, Windows, integrate

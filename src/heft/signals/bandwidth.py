@@ -13,7 +13,7 @@ from heft.recordings import Recording
 
 from . import splines
 from .clock import survey, usual_step, windows
-from .filters import REACH
+from .filters import REACH, linear
 from .settings import Smoothing
 
 LARGEST_CORNER = 0.4  # of the sampling rate
@@ -79,7 +79,7 @@ def choose_corner(recordings: Sequence[Recording], names: Sequence[str]) -> floa
             if count < 64:
                 continue
             grid = window.time[0] + step * np.arange(count)
-            even = np.stack([np.interp(grid, window.time, column) for column in window.values.T], 1)
+            even = linear(window.time, window.values, grid)
             taper = np.hanning(count)[:, None]
             spectrum = np.abs(np.fft.rfft(taper * (even - even.mean(axis=0)), axis=0)) ** 2
             frequency = np.fft.rfftfreq(count, step)[1:]

@@ -109,7 +109,7 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
         Shape (length // 2 + 1, columns), from frequency 0 to Nyquist's.
     """
     grid = time[0] + step * np.arange(max(round((time[-1] - time[0]) / step) + 1, length))
-    even = np.stack([np.interp(grid, time, column) for column in values.T], 1)
+    even = linear(time, values, grid)
     windows = np.lib.stride_tricks.sliding_window_view(even, length, axis=0)
     windows = windows[:: length - length // 2]  # half over one another, shape (any, columns, rows)
     hann = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(length) / length)
@@ -118,6 +118,13 @@ def density(time: Array, values: Array, step: float, length: int) -> Array:
     inner = slice(1, -1 if length % 2 == 0 else None)  # of both signs of the frequency
     power[inner] *= 2.0
     return np.asarray(power * step / np.sum(hann**2))
+
+
+def linear(time: Array, values: Array, at: Array) -> Array:
+    """Return values on straight lines, constant before and behind; arguments of `interpolated`."""
+    out = np.empty((len(at), values.shape[1]))
+    recursions.chords(*plain(time, values, at), out)
+    return out
 
 
 def interpolated(time: Array, values: Array, at: Array) -> Array:
@@ -220,9 +227,12 @@ def smooth(
     velocity, acceleration = _differences(position, step)
     if uniform and at is None:
         return Smoothed(position, velocity, acceleration)
+    within = np.clip(time if at is None else at, grid[0], grid[-1])
+    place = np.rint((within - grid[0]) / step).astype(np.intp).clip(0, len(grid) - 1)
+    if uniform and np.abs(within - grid[place]).max(initial=0.0) <= 1e-3 * step:
+        return Smoothed(position[place], velocity[place], acceleration[place])
     together = np.concatenate([position, velocity, acceleration], axis=1)
     # What was smoothed lies far below the grid's rate, so a spline through it is exact enough.
-    within = np.clip(time if at is None else at, grid[0], grid[-1])
     back = interpolated(grid, together, within)
     joints = positions.shape[1]
     return Smoothed(back[:, :joints], back[:, joints : 2 * joints], back[:, 2 * joints :])

@@ -1,4 +1,4 @@
-"""Compiled recursive filters along the rows of matrices, all columns at once."""
+"""Compiled walks along samples: recursive filters, interpolation, weights of windows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from heft.compiled import Kernels, exact
 
 @exact
 def _pass(sections: Array, settled: Array, rows: Array, backwards: bool) -> None:
-    """Filter rows in place by a cascade of second-order sections.
+    """Filter rows, (n, columns), in place by the sections that `filters.butterworth` returns.
 
-    Args:
-        sections: `b₀ b₁ b₂ 1 a₁ a₂` of each, shape (sections, 6).
-        settled: Steady state of each for a constant input of 1, shape (sections, 2).
-        rows: Shape (n, columns); the filter has settled to the first of them.
-        backwards: Whether to filter from the last row to the first.
+    The filter has settled to the row that it meets first, the last one `backwards`.
     """
     count, columns = rows.shape
     state = np.empty((len(sections), 2, columns))
@@ -47,12 +43,7 @@ def to_and_fro(sections: Array, settled: Array, rows: Array) -> None:
 
 @exact
 def recur(coefficients: Array, rows: Array) -> None:
-    """Filter rows in place by `y_k = x_k + Σ_i a_i y_{k+i}`.
-
-    Args:
-        coefficients: a_i, shape (order,).
-        rows: x, shape (n, columns).
-    """
+    """Filter rows x, shape (n, columns), in place by `y_k = x_k + Σ_i a_i y_{k+i}`."""
     count, columns = rows.shape
     for n in range(1, count):
         k = count - 1 - n
@@ -62,15 +53,53 @@ def recur(coefficients: Array, rows: Array) -> None:
 
 
 @exact
-def cubic(time: Array, values: Array, at: Array, out: Array) -> None:
-    """Evaluate the not-a-knot cubic spline through values, into `out`.
+def weigh(
+    time: Array, starts: Array, harmonics: Array, length: float, phi: Array, rate: Array
+) -> None:
+    """Write the weights of samples, (windows, n) each, into `phi` and `rate`: `Windows.weights`."""
+    n = len(time)
+    for w in range(len(starts)):
+        last, last_mean, low = 0.0, 0.0, (time[0] - starts[w]) / length - 0.5
+        for j in range(n - 1):
+            high = (time[j + 1] - starts[w]) / length - 0.5
+            mean, behind = 0.0, (max(high, 0.5) - max(low, 0.5)) / (high - low)
+            begin, end = min(max(low, -0.5), 0.5), min(max(high, -0.5), 0.5)
+            if end > begin:
+                # Means of φ·length and its integral: differences of antiderivatives would cancel.
+                within, middle = end - begin, 0.5 * (begin + end)
+                height, integral = 1.0, middle + 0.5
+                for h in range(len(harmonics)):
+                    half = np.pi * (h + 1)
+                    damped = harmonics[h] * np.sin(half * within) / (half * within)
+                    height += damped * np.cos(2.0 * half * middle)
+                    integral += damped * np.sin(2.0 * half * middle) / (2.0 * half)
+                share = within / (high - low)  # less than 1 where a window begins or ends inside
+                mean = height * (share / length)
+                behind += integral * share
+            # A sample's hat function rises over the interval before and falls over the one behind.
+            phi[w, j], rate[w, j] = behind - last, mean - last_mean
+            last, last_mean, low = behind, mean, high
+        phi[w, n - 1], rate[w, n - 1] = 1.0 - last, -last_mean
 
-    Args:
-        time: Strictly increasing, shape (n,), four at least.
-        values: Shape (n, columns).
-        at: Ascending, shape (m,).
-        out: The spline at these times, shape (m, columns), written.
-    """
+
+@exact
+def chords(time: Array, values: Array, at: Array, out: Array) -> None:
+    """Evaluate straight lines, constant before and behind, in place of the spline of `cubic`."""
+    n, columns = values.shape
+    k = 0
+    for i in range(len(at)):
+        while k < n - 1 and at[i] >= time[k + 1]:
+            k += 1
+        behind, step = max(at[i] - time[k], 0.0), time[min(k + 1, n - 1)] - time[k]
+        for c in range(columns):
+            out[i, c] = values[k, c]
+        for c in range(columns if step > 0.0 else 0):
+            out[i, c] += (values[k + 1, c] - values[k, c]) / step * behind
+
+
+@exact
+def cubic(time: Array, values: Array, at: Array, out: Array) -> None:
+    """Evaluate the not-a-knot cubic spline through values, into `out`; see `interpolated`."""
     n, columns = values.shape
     step = np.diff(time)
     rise = np.empty((n - 1, columns))
@@ -116,6 +145,8 @@ def warm_up() -> None:
     to_and_fro(np.zeros((1, 6)), np.zeros((1, 2)), rows)
     recur(np.zeros(1), rows)
     cubic(np.arange(4.0), np.zeros((4, 1)), np.zeros(2), rows)
+    chords(np.arange(4.0), np.zeros((4, 1)), np.zeros(2), rows)
+    weigh(np.arange(2.0), np.zeros(1), np.zeros(1), 1.0, np.zeros((1, 2)), np.zeros((1, 2)))
 
 
-KERNELS = Kernels((to_and_fro, recur, cubic), warm_up)
+KERNELS = Kernels((to_and_fro, recur, cubic, chords, weigh), warm_up)

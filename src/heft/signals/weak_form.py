@@ -26,9 +26,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from heft.arrays import Array
+from heft.compiled import plain
 from heft.errors import InvalidSetting
 from heft.files import Keys, Number, check_fields
 
+from . import recursions
 from .clock import GAP_STEPS
 
 SHORTEST = 20  # samples a window must span
@@ -144,29 +146,10 @@ class Windows:
         Returns:
             Two arrays of shape (count, N), dimensionless and in 1/s.
         """
-        start = self.stride * np.arange(first, first + count, dtype=np.float64)[:, None]
-        place = (time - start) / self.length - 0.5
-        inside = np.clip(place, -0.5, 0.5)
-        steps = np.diff(place)
-        width = np.diff(inside)
-        # Means of φ·length and of its integral Φ over each interval between samples, of which few
-        # are in a window. Differences of antiderivatives would cancel; these products do not.
-        seen = np.nonzero(width)
-        within, middle = width[seen], 0.5 * (inside[:, 1:] + inside[:, :-1])[seen]
-        phi, integral = np.ones_like(middle), middle + 0.5
-        for j, c in enumerate(self.harmonics, 1):
-            damped = c * np.sinc(j * within)
-            angle = (2.0 * np.pi * j) * middle
-            phi += damped * np.cos(angle)
-            integral += damped * np.sin(angle) / (2.0 * np.pi * j)
-        share = within / steps[seen]  # less than 1 where a window begins or ends between samples
-        means = np.zeros_like(width)
-        means[seen] = phi * (share / self.length)
-        behind = np.maximum(place[:, 1:], 0.5) - np.maximum(place[:, :-1], 0.5)
-        behind /= steps
-        behind[seen] += integral * share
-        # A sample's hat function rises over the interval before and falls over the one behind.
-        return np.diff(behind, prepend=0.0, append=1.0), np.diff(means, prepend=0.0, append=0.0)
+        starts = self.stride * np.arange(first, first + count, dtype=np.float64)
+        phi, rate = np.empty((2, count, len(time)))
+        recursions.weigh(*plain(time, starts, np.array(self.harmonics)), self.length, phi, rate)
+        return phi, rate
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heft import signals
 from heft.arrays import Array
 from heft.dynamics import (
     LINEAR_SCALE,
@@ -335,7 +336,7 @@ class Evidence:
             effort = unfiltered(s.time, s.effort, timing.order, timing.corner)
             at = s.time[s.chosen]
             at = at + timing.delay + timing.drift * (at - middle)
-            parts.append(np.stack([np.interp(at, s.time, x) for x in effort.T], 1))
+            parts.append(signals.linear(s.time, effort, at))
         return np.concatenate(parts)
 
     def motion_of(self, drive: int, correction: Correction) -> tuple[tuple[int, ...], Array]:

@@ -453,7 +453,7 @@ def _scene(result: Identification) -> Sticks:
             f", as {Path(trace.path).name} moves them; "
             "bars: torque by model file, measured, identified"
         )
-    poses = np.array([body_poses(robot.tree, q) for q in position])
+    poses = body_poses(robot.tree, position)
     bodies = list[Body]()
     for k, link in enumerate(links):
         seen = stated_numbers(result.consistent, 10 * k)["mass"].share
