@@ -8,8 +8,9 @@ a robot, so that it makes two logs differ only as far as their conditions do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,8 +156,31 @@ class MisfitMoments:
         """
         drives = problem.plant.robot.drives
         residuals = {d: means[k.name] for d, k in enumerate(drives) if k.name in means}
-        total, used = _summed(problem, list(residuals))
-        scale = rows / len(problem.channels) / max(used, 1)
+        total, used = _summed(problem, list(residuals), _samples(problem))
+        return MisfitMoments._of(
+            problem, total, residuals, rows / len(problem.channels) / max(used, 1)
+        )
+
+    @staticmethod
+    def of_rows(problem: Problem[RobotPlant], values: Array) -> MisfitMoments:
+        """Return the moments of rows that a problem keeps, and what β, (b,), leaves of them."""
+        robot = problem.plant.robot
+        drives = [d for d, k in enumerate(robot.drives) if k.friction]
+        residuals = {d: np.zeros((2, condition_count())) for d in drives}
+        total, used = _summed(problem, drives, _kept(problem), values, residuals)
+        samples = sum(line.used for line in problem.timelines)
+        for means in residuals.values():
+            means[0] /= np.maximum(means[1], 1.0)
+            means[1] *= samples / max(used, 1)
+        return MisfitMoments._of(problem, total, residuals, 1.0)
+
+    @staticmethod
+    def _of(
+        problem: Problem[RobotPlant],
+        total: Mapping[tuple[int, int, int], Array],
+        residuals: Mapping[int, Array],
+        scale: float,
+    ) -> MisfitMoments:
         parts = []
         for c in range(len(problem.channels)):
             own = sorted((d, k) for channel, d, k in total if channel == c)
@@ -277,37 +301,83 @@ def misfit_scatter(
     return np.asarray((total.T * variance) @ total)
 
 
+class _Part(NamedTuple):
+    """Rows of a stretch of a log, with the motion of all drives."""
+
+    recording: int
+    rows: tuple[ChannelRows, ...]
+    position: Array  # shape (N, drives) [rad or m]
+    velocity: Array  # shape (N, drives) [rad/s or m/s]
+    effort: Array  # measured, shape (N, channels) [N·m or N]
+
+
+def _samples(problem: Problem[RobotPlant]) -> Iterator[_Part]:
+    """Yield instantaneous rows, as few as the motion needs."""
+    ratios = problem.plant.robot.drives.ratios
+    for s in problem.samples():
+        every = problem.stride(s.recording)
+        part = s.part(slice(every // 2, None, every))
+        moving = (x.T @ ratios for x in (part.motion.position, part.motion.velocity))
+        rows = problem.walk.channel_rows(part, problem.base.kept)
+        yield _Part(s.recording, rows, *moving, part.measured)
+
+
+def _kept(problem: Problem[RobotPlant]) -> Iterator[_Part]:
+    """Yield the rows that a problem keeps, with the motion at their times."""
+    ratios = problem.plant.robot.drives.ratios
+    samples = tuple(problem.samples())
+    for r in problem.rows():
+        own = [s for s in samples if s.recording == r.recording]
+        time = np.concatenate([s.time for s in own])
+        moving = (
+            np.stack([np.interp(r.time, time, x) for x in ratios.T @ np.hstack(parts)], axis=1)
+            for parts in zip(*((s.motion.position, s.motion.velocity) for s in own), strict=True)
+        )
+        yield _Part(r.recording, r.by_channel, *moving, r.effort)
+
+
 def _summed(
-    problem: Problem[RobotPlant], chosen: Sequence[int]
+    problem: Problem[RobotPlant],
+    chosen: Sequence[int],
+    parts: Iterable[_Part],
+    values: Array | None = None,
+    residuals: Mapping[int, Array] = {},
 ) -> tuple[dict[tuple[int, int, int], Array], int]:
-    """Return sums of rows by channel, drive and cell, shape (b,), and the number of samples."""
-    plant, kept = problem.plant, problem.base.kept
-    robot = plant.robot
-    ratios = robot.drives.ratios
+    """Return sums of rows by channel, drive and cell, shape (b,), and the number of rows.
+
+    Args:
+        values: β, shape (b,), of which residuals are summed up; none are if not given.
+        residuals: By drive the sums of residuals and the numbers of rows, shape (2, cells).
+    """
+    robot, kept = problem.plant.robot, problem.base.kept
     found: dict[tuple[int, int, int], Array] = {}
     used, current = 0, -1
     state: Reversal | None = None
-    for s in problem.samples():
-        every = problem.stride(s.recording)
-        part = slice(every // 2, None, every)
-        position, velocity = s.motion.position.T @ ratios, s.motion.velocity.T @ ratios
-        earlier = state if s.recording == current else None
-        distance, state = since_reversal(position, velocity, earlier)
-        current = s.recording
-        rise = np.gradient(velocity, axis=0) * velocity if len(velocity) > 1 else velocity
-        rows = problem.walk.channel_rows(s.part(part), kept)
-        used += len(position[part])
+    for part in parts:
+        earlier = state if part.recording == current else None
+        distance, state = since_reversal(part.position, part.velocity, earlier)
+        current = part.recording
+        w = part.velocity
+        rise = np.gradient(w, axis=0) * w if len(w) > 1 else w
+        used += len(w)
         for d in chosen:
             drive = robot.drives[d]
-            w, gone, rising = (x[part, d] for x in (velocity, distance, rise))
             cells, place = np.unique(
-                condition_cells(w, gone, rising, drive.linear), return_inverse=True
+                condition_cells(w[:, d], distance[:, d], rise[:, d], drive.linear),
+                return_inverse=True,
             )
             within = (place == np.arange(len(cells))[:, None]).astype(float)
             for c, channel in enumerate(robot.measured):
                 if drive.ratio[channel] == 0.0:
                     continue
-                sums = ChannelRows(rows[c].columns, drive.ratio[channel] * within @ rows[c].values)
+                rows = part.rows[c]
+                sums = ChannelRows(rows.columns, drive.ratio[channel] * within @ rows.values)
                 for k, row in zip(cells.tolist(), sums.spread(len(kept)), strict=True):
                     found[c, d, k] = found.get((c, d, k), 0.0) + row
+                if values is not None:
+                    left = part.effort[:, c] - rows.values @ values[rows.columns]
+                    own = drive.ratio[robot.measured]
+                    residuals[d][0, cells] += within @ left * drive.ratio[channel] / (own @ own)
+            if values is not None:
+                residuals[d][1, cells] += within.sum(axis=1)
     return found, used

@@ -414,8 +414,11 @@ class Information:
         write_arrays(path, arrays)
 
     @staticmethod
-    def load(path: Path) -> Information:
+    def load(path: Path, instead: str = "") -> Information:
         """Read a file that `save` wrote.
+
+        Args:
+            instead: As of `read_arrays`.
 
         Returns:
             The information, equal to what was saved.
@@ -425,7 +428,7 @@ class Information:
         """
         require_regular(path, "file of information")
         try:
-            data = read_arrays(path)
+            data = read_arrays(path, instead=instead)
             if str(data["format"]) != FORMAT:
                 raise ValueError(f"format {data['format']}")
             labels = Labels(

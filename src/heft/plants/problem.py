@@ -383,6 +383,38 @@ class Problem(Generic[P]):
     def _kept_rows(self) -> tuple[Equations, ...]:
         return tuple(self.walk.equations(self.base.kept))
 
+    def steady(self, friction: Array, spread: Array) -> Self | None:
+        """Return the problem whose rows lack what changes steadily through each log.
+
+        Of each channel the random effects `(t − t̄) Y F γ` are taken out of rows and measurements
+        alike, t in lengths of the log. None where rows are not kept, or unknowns are eliminated.
+
+        Args:
+            friction: F, combinations of β, shape (b, effects).
+            spread: Deviation of each channel's slow noise over that of γ, shape (channels,).
+        """
+        if not self._keeps_rows or self.has_unknowns:
+            return None
+        made = []
+        for k in range(len(self.recordings)):
+            pieces = [r for r in self._kept_rows if r.recording == k]
+            if not pieces:
+                continue
+            one = Equations.joined(pieces)
+            place = (one.time - one.time.mean()) / max(float(np.ptp(one.time)), 1e-300)
+            by_channel, effort = [], one.effort.copy()
+            for c, rows in enumerate(one.by_channel):
+                changes = place[:, None] * (rows.values @ friction[rows.columns])
+                inner = changes.T @ changes + spread[c] ** 2 * np.eye(changes.shape[1])
+                gain = np.linalg.solve(inner, changes.T)
+                left = rows.values - changes @ (gain @ rows.values)
+                by_channel.append(ChannelRows(rows.columns, left))
+                effort[:, c] -= changes @ (gain @ effort[:, c])
+            made.append(replace(one, by_channel=tuple(by_channel), effort=effort))
+        steady = self.with_settings()
+        vars(steady)["_kept_rows"] = tuple(made)  # in place of those of a walk
+        return steady
+
     # --- what rows say
 
     def information(self) -> Information:

@@ -89,6 +89,7 @@ class Difference:
         share = (first.R @ inverse).T @ (first.R @ inverse)
         parallel = share - share @ share
         scatter, freedom = np.zeros_like(share), 0.0
+        settled = []
         repeated = list[tuple[MisfitMoments, list[Array]]]()
         for side, onto in ((before, share - np.eye(len(share))), (after, share)):
             maps = [w**2 * inverse @ onto for w in weights]
@@ -97,13 +98,28 @@ class Difference:
             scatter, freedom = scatter + covariance, freedom + own
             for factor, m in zip(side.coloured, maps, strict=True):
                 scatter = scatter + (factor @ m).T @ (factor @ m)
+            settled.append(np.sum([m @ k for m, k in zip(side.common, maps, strict=True)], axis=0))
             if side.misfit is not None:
                 repeated.append((side.misfit, maps))
         # The mean residual of a cell of like conditions counts from eight rows on.
         misfit = misfit_scatter(repeated, 8.0) if repeated else np.zeros_like(share)
         freedom = freedom or 1e6  # as good as any: the scatter is certain
-        coordinates = (triangle @ inverse).T @ triangle
-        return Difference(coordinates, parallel, score, scatter, misfit, freedom, parallel)
+        # Errors of what each side settled for itself are unknowns of unit deviation.
+        errors = np.vstack(settled)
+        gain = errors @ np.linalg.pinv(parallel, rcond=VISIBLE, hermitian=True)
+        beside = np.eye(len(share)) - errors.T @ np.linalg.solve(
+            gain @ errors.T + np.eye(len(errors)), gain
+        )
+        left = beside @ errors.T
+        return Difference(
+            (triangle @ inverse).T @ triangle,
+            beside @ parallel,
+            beside @ score,
+            beside @ scatter @ beside.T + left @ left.T,
+            beside @ misfit @ beside.T,
+            freedom,
+            parallel,
+        )
 
     def change(self, columns: Array, absorbed: float = ABSORBED) -> ChangeEstimate:
         """Return the change δ of a quantity, where the difference of β is K δ.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from numpy.typing import NDArray
+
 from heft.applications.doctor import faults
 from heft.arrays import Array
 from heft.certainty import StrictBounds, strict_bounds
@@ -29,6 +31,7 @@ from heft.fit import (
     open_experiment,
     other_estimates,
     silent,
+    steady_arrays,
     why_differentiated,
     with_gains,
     with_told_friction,
@@ -47,6 +50,8 @@ class Identification(Judged):
     """
 
     misfit_moments: MisfitMoments  # moments of an effort that comes again under like conditions
+    # what these logs say beside friction's steady change, as `steady_arrays` returns it
+    steady: Mapping[str, NDArray[Any]]
     # smallest and largest mass [kg] and centre of mass [m] of each link over all physically
     # consistent parameters that fit the data
     bounds: StrictBounds
@@ -159,6 +164,7 @@ def identify(
         if run.problem.weak is None:  # windows that were to be made, and are not, were too few
             why = why_differentiated(run.problem.plant, settings, only is None)
             differentiated = why or "since the logs hold too few windows"
+        friction = drive_terms(judged.problem, judged.consistent, judged.simple)
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
@@ -166,6 +172,7 @@ def identify(
         return Identification(
             **{**vars(judged), "checks": (*of_logs, *judged.checks)},
             misfit_moments=_misfit_moments(run, judged.misfits, given),
+            steady={} if given is not None else steady_arrays(run, friction["full"], settings),
             bounds=bounds,
             alternatives=others,
             differentiated=differentiated,
