@@ -449,8 +449,7 @@ class Earlier:
     def load(path: Path, instead: str = "") -> Earlier | Information:
         """Read `information.npz` of a folder; bare `Information` if the noise is not known.
 
-        Args:
-            instead: As of `read_arrays`.
+        What begins with `instead` takes the place of what has the name without it.
 
         Raises:
             InvalidRecording: If it is missing, damaged or of another format.

@@ -50,13 +50,13 @@ def steady_arrays(
     steady = problem.steady(columns, slow / CHANGE)
     if steady is None:
         return {}
-    samples = run.information.rows // len(problem.channels)
-    blocks = steady.information_blocks(settings.jackknife.blocks, samples)
+    rows = run.information.rows
+    blocks = steady.information_blocks(settings.jackknife.blocks, rows // len(problem.channels))
     estimate = solver.colour(steady, solver.solve(reduce(add, blocks), run.noise_names))
     beta = estimate.fitted
     parts = stored(estimate.noise, block_moments(blocks, beta))
     arrays = {name: a for name, a in parts.items() if not name.startswith("common")}
     for c, triangle in enumerate(estimate.information.triangles):
         arrays |= {f"columns_{c}": triangle.columns, f"factor_{c}": triangle.factor}
-    arrays |= MisfitMoments.of_rows(steady, beta).stored()
+    arrays |= MisfitMoments.of(steady, beta, rows).stored()
     return {f"{STEADY}{name}": array for name, array in arrays.items()}

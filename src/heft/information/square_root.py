@@ -415,10 +415,7 @@ class Information:
 
     @staticmethod
     def load(path: Path, instead: str = "") -> Information:
-        """Read a file that `save` wrote.
-
-        Args:
-            instead: As of `read_arrays`.
+        """Read a file that `save` wrote; `instead` is as of `read_arrays`.
 
         Returns:
             The information, equal to what was saved.

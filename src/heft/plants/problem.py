@@ -206,7 +206,7 @@ class Problem(Generic[P]):
         samples otherwise than by windows alone.
         """
         later = self.delayed(self.delay + by)
-        if self._keeps_rows:
+        if self.keeps_rows:
             rows = self.walk.later(self._kept_rows, by)
             vars(later)["_kept_rows"] = rows  # in place of those of a walk
             return None if rows is None else later
@@ -353,7 +353,7 @@ class Problem(Generic[P]):
 
     def rows(self) -> Iterator[Equations]:
         """Yield the rows of each window, on the base parameters."""
-        if self._keeps_rows:
+        if self.keeps_rows:
             return iter(self._kept_rows)
         return self.walk.equations(self.base.kept)
 
@@ -366,7 +366,7 @@ class Problem(Generic[P]):
         return sum(max(0.0, t.used * t.step - w.length) / w.stride for t, w in made)
 
     @cached_property
-    def _keeps_rows(self) -> bool:
+    def keeps_rows(self) -> bool:
         """Whether rows of the weak form are few enough to stay in memory."""
         if self.weak is None:
             return False
@@ -393,7 +393,7 @@ class Problem(Generic[P]):
             friction: F, combinations of β, shape (b, effects).
             spread: Deviation of each channel's slow noise over that of γ, shape (channels,).
         """
-        if not self._keeps_rows or self.has_unknowns:
+        if not self.keeps_rows or self.has_unknowns:
             return None
         made = []
         for k in range(len(self.recordings)):

@@ -19,7 +19,6 @@ from heft.fit import (
     Earlier,
     ExperimentFit,
     Judged,
-    Misfit,
     MisfitMoments,
     Progress,
     Selection,
@@ -171,7 +170,7 @@ def identify(
         of_logs = faults(looked, robot, sought, {check.name for check in judged.checks})
         return Identification(
             **{**vars(judged), "checks": (*of_logs, *judged.checks)},
-            misfit_moments=_misfit_moments(run, judged.misfits, given),
+            misfit_moments=_misfit_moments(run, given),
             steady={} if given is not None else steady_arrays(run, friction["full"], settings),
             bounds=bounds,
             alternatives=others,
@@ -221,14 +220,12 @@ def _without_signs_of_dictionary(space: ParameterSpace, robot: Robot) -> Paramet
 
 
 def _misfit_moments(
-    run: ExperimentFit[RobotPlant],
-    misfits: Mapping[str, Misfit],
-    given: Earlier | Information | None,
+    run: ExperimentFit[RobotPlant], given: Earlier | Information | None
 ) -> MisfitMoments:
     """Return the misfit moments of these logs, with those of earlier ones as far as known."""
     earlier = given.information if isinstance(given, Earlier) else given
     rows = run.information.rows - (earlier.rows if earlier is not None else 0)
-    means = {name: m.condition_means() for name, m in misfits.items()}
-    own = MisfitMoments.of(run.problem, means, rows).among(len(run.information.channels))
+    own = MisfitMoments.of(run.problem, run.estimate.fitted, rows)
+    own = own.among(len(run.information.channels))
     earlier_misfit = given.seen_from(run.problem)[1].misfit if isinstance(given, Earlier) else None
     return own if earlier_misfit is None else own + earlier_misfit
