@@ -29,34 +29,36 @@ CHANGE = 0.2  # of a drive's friction through a log, relative, a standard deviat
 STEADY = "steady_"  # begins the names of arrays that take the place of those of all rows
 
 
-def steady_arrays(
+def steady_evidence(
     run: ExperimentFit[RobotPlant], friction: Mapping[str, float], settings: Settings
-) -> dict[str, NDArray[Any]]:
-    """Return arrays of `information.npz` beside friction's change; none where rows are not kept.
+) -> tuple[dict[str, NDArray[Any]], MisfitMoments | None]:
+    """Return arrays of `information.npz`, and misfit moments, beside friction's steady change.
+
+    There are none where rows are not kept.
 
     Args:
         friction: Parameters of the drives by name.
     """
     problem, noise, solver = run.problem, run.estimate.noise, settings.estimator
     if not isinstance(solver, LeastSquares) or not run.moments:
-        return {}
+        return {}, None
     base, drives = problem.base, problem.plant.robot.drives
-    places = {name: k for k, name in enumerate(base.standard.names)}
+    terms = ((d, k.name, t) for d, k in enumerate(drives) for t in k.friction)
+    rubs = {f"{name}.{t.name}": d for d, name, t in terms if not isinstance(t, Offset)}
     columns = np.zeros((len(base.labels), len(drives)))
-    for d, drive in enumerate(drives):
-        for name in (f"{drive.name}.{t.name}" for t in drive.friction if not isinstance(t, Offset)):
-            columns[:, d] += friction.get(name, 0.0) * base.matrix[:, places[name]]
+    for k, name in enumerate(base.standard.names):
+        if name in rubs:
+            columns[:, rubs[name]] += friction.get(name, 0.0) * base.matrix[:, k]
     slow = noise.sigma * np.sqrt(noise.autocorrelation_time)
     steady = problem.steady(columns, slow / CHANGE)
     if steady is None:
-        return {}
+        return {}, None
     rows = run.information.rows
     blocks = steady.information_blocks(settings.jackknife.blocks, rows // len(problem.channels))
     estimate = solver.colour(steady, solver.solve(reduce(add, blocks), run.noise_names))
-    beta = estimate.fitted
-    parts = stored(estimate.noise, block_moments(blocks, beta))
+    parts = stored(estimate.noise, block_moments(blocks, estimate.fitted))
     arrays = {name: a for name, a in parts.items() if not name.startswith("common")}
     for c, triangle in enumerate(estimate.information.triangles):
         arrays |= {f"columns_{c}": triangle.columns, f"factor_{c}": triangle.factor}
-    arrays |= MisfitMoments.of(steady, beta, rows).stored()
-    return {f"{STEADY}{name}": array for name, array in arrays.items()}
+    misfit = MisfitMoments.of(steady, estimate.fitted, rows)
+    return {f"{STEADY}{name}": array for name, array in arrays.items()}, misfit

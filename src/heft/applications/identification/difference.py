@@ -11,11 +11,13 @@ Its deviation is judged by the data, by the sandwich [Huber1967; White1980]: the
 score `Kᵀ P (β_B − β_A)` is that between blocks of the logs, about the logs' linear trend, plus
 that of the coloured noise. Blocks show what no column describes as far as it differs from block to
 block, noise what differs within one; of another motion, either alone shows too little. The trend is
-drives that warm up: friction follows it, yet what is compared is a log's mean. What comes again in
+drives that warm up; what that does to a log's mean is no longer in rows of the weak form, from
+which a steady change of friction was taken (`heft.fit.steady`). What comes again in
 all blocks of a motion and is another thing in another motion shows in neither: the misfit of
 friction, taken for the same effort on both sides under like conditions (`misfit_scatter`), which
-counts as far as the conditions of the two differ. Errors that are the robot's own and not of a
-log's noise (of the delay, of the cutoff) are alike on both sides.
+counts as far as the conditions of the two differ. Errors of what each side settled for itself (its
+delay, its cutoff, the point of its load-dependent friction) are unknowns of unit deviation: two
+delays of one robot differ by their errors, and inertia times that looks like viscous friction.
 
 From few blocks a scatter is not known well, so that tests are Hotelling's [Hotelling1931].
 """

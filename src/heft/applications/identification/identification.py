@@ -30,7 +30,7 @@ from heft.fit import (
     open_experiment,
     other_estimates,
     silent,
-    steady_arrays,
+    steady_evidence,
     why_differentiated,
     with_gains,
     with_told_friction,
@@ -49,7 +49,7 @@ class Identification(Judged):
     """
 
     misfit_moments: MisfitMoments  # moments of an effort that comes again under like conditions
-    # what these logs say beside friction's steady change, as `steady_arrays` returns it
+    # what these logs say beside friction's steady change, as `steady_evidence` returns it
     steady: Mapping[str, NDArray[Any]]
     # smallest and largest mass [kg] and centre of mass [m] of each link over all physically
     # consistent parameters that fit the data
@@ -163,15 +163,16 @@ def identify(
         if run.problem.weak is None:  # windows that were to be made, and are not, were too few
             why = why_differentiated(run.problem.plant, settings, only is None)
             differentiated = why or "since the logs hold too few windows"
-        friction = drive_terms(judged.problem, judged.consistent, judged.simple)
+        friction = drive_terms(judged.problem, judged.consistent, judged.simple)["full"]
+        steady, misfit = ({}, None) if given else steady_evidence(run, friction, settings)
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
         of_logs = faults(looked, robot, sought, {check.name for check in judged.checks})
         return Identification(
             **{**vars(judged), "checks": (*of_logs, *judged.checks)},
-            misfit_moments=_misfit_moments(run, given),
-            steady={} if given is not None else steady_arrays(run, friction["full"], settings),
+            misfit_moments=misfit or _misfit_moments(run, given),
+            steady=steady,
             bounds=bounds,
             alternatives=others,
             differentiated=differentiated,
