@@ -393,7 +393,7 @@ class Problem(Generic[P]):
             friction: F, combinations of β, shape (b, effects).
             spread: Deviation of each channel's slow noise over that of γ, shape (channels,).
         """
-        if not self.keeps_rows or self.has_unknowns:
+        if not self.keeps_rows or self.has_unknowns or self.counted is not None:
             return None
         made = []
         for k in range(len(self.recordings)):

@@ -164,7 +164,9 @@ def identify(
             why = why_differentiated(run.problem.plant, settings, only is None)
             differentiated = why or "since the logs hold too few windows"
         friction = drive_terms(judged.problem, judged.consistent, judged.simple)["full"]
-        steady, misfit = ({}, None) if given else steady_evidence(run, friction, settings)
+        steady, misfit = (
+            ({}, None) if given is not None else steady_evidence(run, friction, settings)
+        )
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
