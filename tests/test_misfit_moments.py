@@ -105,7 +105,8 @@ def test_of_a_robot_they_are_sums_of_its_rows_and_come_back_from_a_file() -> Non
     truth = true_robot(ARMS["two joints"], rng, "simple")
     robot = Robot.from_urdf_text(wrong_prior(truth.robot, rng), truth.robot.options)
     found = identify(robot, [log(truth, 6.0, 200.0, rng)])
-    moments, problem = found.misfit_moments, found.problem
+    problem = found.problem
+    moments = MisfitMoments.of(problem, found.estimate.fitted, found.information.rows)
     total = np.zeros((len(problem.channels), len(problem.base.kept)))
     for s in problem.samples():
         total += problem.plant.rows(s, problem.base.kept).regressor.sum(axis=0)
