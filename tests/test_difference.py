@@ -133,6 +133,27 @@ def test_the_least_size_is_found_in_nine_of_ten_and_a_quarter_of_it_is_not() -> 
         assert bool(np.mean([c.probability < alarm for c in found(size)]) >= 0.9) is enough
 
 
+def test_errors_that_each_side_settled_for_itself_are_no_change() -> None:
+    rng, columns = np.random.default_rng(9), np.eye(SIZE)[:, :1]
+    pairs = []
+    for size in (0.0, 0.1):
+        for _ in range(50):
+            logs = [Logs(rng, np.eye(SIZE)[0] * (1.0 + step)) for step in (0.0, size)]
+            sides = []
+            for one in logs:
+                late = one.regressor[:, :, 0] + one.regressor[:, :, 1]  # of unit deviation
+                one.effort += 0.05 * rng.normal() * late
+                seen = [0.05 * one.regressor[:, c].T @ late[:, [c]] for c in range(2)]
+                sides.append((one.evidence, tuple(m.T for m in seen)))
+            told = [replace(one, common=seen) for one, seen in sides]
+            pairs.append([Difference.of(*both, 1.0 / SIGMA).change(columns).probability
+                          for both in (told, [one for one, _ in sides])])  # fmt: skip
+    found = np.array(pairs).reshape(2, 50, 2) < 0.01
+    shares = found.mean(axis=1)
+    # The error is also in the second column, so that a change of the first alone is still seen.
+    assert shares[0, 0] <= 0.02 and shares[0, 1] > 0.3 and shares[1, 0] > 0.7
+
+
 def test_without_blocks_the_noise_alone_is_known(rng: np.random.Generator) -> None:
     beta, columns = rng.normal(size=SIZE), np.eye(SIZE)[:, :1]
     sides = [replace(Logs(rng, beta).evidence, moments=(np.zeros((0, SIZE)),) * 2) for _ in "ab"]

@@ -105,7 +105,8 @@ def test_of_a_robot_they_are_sums_of_its_rows_and_come_back_from_a_file() -> Non
     truth = true_robot(ARMS["two joints"], rng, "simple")
     robot = Robot.from_urdf_text(wrong_prior(truth.robot, rng), truth.robot.options)
     found = identify(robot, [log(truth, 6.0, 200.0, rng)])
-    moments, problem = found.misfit_moments, found.problem
+    problem = found.problem
+    moments = MisfitMoments.of(problem, found.estimate.fitted, found.information.rows)
     total = np.zeros((len(problem.channels), len(problem.base.kept)))
     for s in problem.samples():
         total += problem.plant.rows(s, problem.base.kept).regressor.sum(axis=0)
@@ -124,6 +125,26 @@ def test_of_a_robot_they_are_sums_of_its_rows_and_come_back_from_a_file() -> Non
     with pytest.raises(ValueError, match="shape"):
         MisfitMoments.load(broken, len(total), total.shape[1])
     assert MisfitMoments.load({}, 1, 1) is None
+
+
+def test_rows_without_a_steady_change_of_friction_do_not_know_of_one() -> None:
+    rng = np.random.default_rng(3)
+    truth = true_robot(ARMS["two joints"], rng, "simple")
+    robot = Robot.from_urdf_text(wrong_prior(truth.robot, rng), truth.robot.options)
+    problem = identify(robot, [log(truth, 6.0, 200.0, rng)]).problem
+    friction = rng.normal(size=(len(problem.labels), 2))
+    steady = problem.steady(friction, np.full(len(problem.channels), 1e-6))
+    unsure = problem.steady(friction, np.full(len(problem.channels), 1e9))
+    assert steady is not None and unsure is not None
+    ((plain,), (left,), (kept,)) = (tuple(p.rows()) for p in (problem, steady, unsure))
+    place = (plain.time - plain.time.mean()) / np.ptp(plain.time)
+    changes = place[:, None, None] * (plain.regressor @ friction)
+    sizes = np.linalg.norm(changes, axis=0)
+    across = np.einsum("ncf,nc->cf", changes, left.effort)
+    assert np.abs(across).max() < 1e-6 * np.max(sizes) * np.linalg.norm(plain.effort)
+    assert np.linalg.norm(left.effort) > 0.5 * np.linalg.norm(plain.effort)
+    np.testing.assert_allclose(kept.effort, plain.effort, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(kept.regressor, plain.regressor, rtol=1e-9, atol=1e-9)
 
 
 @pytest.fixture

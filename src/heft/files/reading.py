@@ -146,11 +146,12 @@ def refuse_bomb(path: Path, unpacked: int) -> None:
 
 
 def read_arrays(
-    path: Path, lost: Callable[[str, Exception], None] | None = None
+    path: Path, lost: Callable[[str, Exception], None] | None = None, instead: str = ""
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of an NPZ file, read-only; nothing is unpickled.
 
     Args:
+        instead: Beginning of the names of arrays that take the place of those without it.
         lost: Called with the name of each array that cannot be read, and the error; if None, the
             error is raised.
 
@@ -180,7 +181,8 @@ def read_arrays(
                     if lost is None:
                         raise
                     lost(name, reason)
-            return arrays
+            others = {n: arrays[n] for n in arrays if instead and n.startswith(instead)}
+            return arrays | {n.removeprefix(instead): a for n, a in others.items()}
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> NDArray[Any]:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .conditions import MisfitMoments, misfit_scatter
     from .misfit import Misfit, TorqueDeviation
     from .earlier import Bodies, Earlier, columns_called, stored, stored_origin
+    from .steady import STEADY, steady_evidence
     from .selection import Kept, Selection
     from .gains import gain_columns, gain_spread, of_rows, plain_problem, said_of_gains
     from .prepared import about_first_fit, limits_of, open_experiment, sharpened_and_delayed

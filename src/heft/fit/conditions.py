@@ -8,7 +8,7 @@ a robot, so that it makes two logs differ only as far as their conditions do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import LINEAR_SCALE
 from heft.information import ChannelRows
-from heft.plants import Problem, RobotPlant
+from heft.plants import Equations, Problem, RobotPlant
 
 # Arrays of a channel in `information.npz`, in the order of the fields.
 KINDS = ("cells", "cell_moments", "cell_residuals", "cell_rows")
@@ -146,25 +146,24 @@ class MisfitMoments:
     rows: tuple[Array, ...]  # for each channel the number of rows of this mean, shape (cells,)
 
     @staticmethod
-    def of(problem: Problem[RobotPlant], means: Mapping[str, Array], rows: int) -> MisfitMoments:
-        """Return the moments of a problem's rows.
+    def of(problem: Problem[RobotPlant], values: Array, rows: int) -> MisfitMoments:
+        """Return the moments of a problem's rows, and what β of values, shape (b,), leaves of them.
 
         Args:
-            means: By drive `Misfit.condition_means`; drives without them have no moments.
             rows: Number of rows in the problem's information, of all channels.
         """
-        drives = problem.plant.robot.drives
-        residuals = {d: means[k.name] for d, k in enumerate(drives) if k.name in means}
-        total, used = _summed(problem, list(residuals))
-        scale = rows / len(problem.channels) / max(used, 1)
+        channels = range(len(problem.channels))
+        total, left, used = _summed(problem, values)
+        per_row = rows / len(channels) / max(used, 1)
+        samples = sum(line.used for line in problem.timelines) / max(used, 1)
         parts = []
-        for c in range(len(problem.channels)):
+        for c in channels:
             own = sorted((d, k) for channel, d, k in total if channel == c)
             cells = np.array([d * condition_count() + k for d, k in own], dtype=np.int64)
-            sums = [scale * total[c, d, k] for d, k in own]
+            sums = [per_row * total[c, d, k] for d, k in own]
             moments = np.array(sums).reshape(len(own), len(problem.base.kept))
-            mean = np.array([residuals[d][:, k] for d, k in own]).reshape(len(own), 2)
-            parts.append((cells, moments, mean[:, 0], mean[:, 1]))
+            sizes, counts = np.array([left[spot] for spot in own]).reshape(len(own), 2).T
+            parts.append((cells, moments, sizes / np.maximum(counts, 1.0), samples * counts))
         return MisfitMoments(*(tuple(part) for part in zip(*parts, strict=True)))
 
     @staticmethod
@@ -277,37 +276,66 @@ def misfit_scatter(
     return np.asarray((total.T * variance) @ total)
 
 
+def _with_motion(problem: Problem[RobotPlant]) -> Iterator[tuple[Equations, Array, Array]]:
+    """Yield rows, with position and velocity of all drives at their times, shape (N, drives).
+
+    Rows that are not kept are as few as the motion needs.
+    """
+    ratios, kept = problem.plant.robot.drives.ratios, problem.base.kept
+    if problem.keeps_rows:
+        every = tuple(problem.samples())
+        parts = ((r, [s for s in every if s.recording == r.recording]) for r in problem.rows())
+    else:
+        strides = [problem.stride(k) for k in range(len(problem.recordings))]
+        thin = (
+            s.part(slice(n // 2, None, n))
+            for s in problem.samples()
+            for n in [strides[s.recording]]
+        )
+        parts = ((problem.walk.equations_of(s, kept), [s]) for s in thin)
+    for r, own in parts:
+        time = np.concatenate([s.time for s in own])
+        both = zip(*((s.motion.position, s.motion.velocity) for s in own), strict=True)
+        moving = (ratios.T @ np.hstack(pieces) for pieces in both)
+        position, velocity = (np.array([np.interp(r.time, time, x) for x in m]).T for m in moving)
+        yield r, position, velocity
+
+
 def _summed(
-    problem: Problem[RobotPlant], chosen: Sequence[int]
-) -> tuple[dict[tuple[int, int, int], Array], int]:
-    """Return sums of rows by channel, drive and cell, shape (b,), and the number of samples."""
-    plant, kept = problem.plant, problem.base.kept
-    robot = plant.robot
-    ratios = robot.drives.ratios
+    problem: Problem[RobotPlant], values: Array
+) -> tuple[dict[tuple[int, int, int], Array], dict[tuple[int, int], Array], int]:
+    """Return sums over rows by cell, and the number of rows.
+
+    Sums of rows are by channel, drive and cell, shape (b,); of what β, the values, leaves of a
+    drive's effort, and of its rows, by drive and cell, shape (2,).
+    """
+    robot, size = problem.plant.robot, len(problem.base.kept)
     found: dict[tuple[int, int, int], Array] = {}
+    left: dict[tuple[int, int], Array] = {}
     used, current = 0, -1
     state: Reversal | None = None
-    for s in problem.samples():
-        every = problem.stride(s.recording)
-        part = slice(every // 2, None, every)
-        position, velocity = s.motion.position.T @ ratios, s.motion.velocity.T @ ratios
-        earlier = state if s.recording == current else None
+    for made, position, velocity in _with_motion(problem):
+        earlier = state if made.recording == current else None
         distance, state = since_reversal(position, velocity, earlier)
-        current = s.recording
+        current = made.recording
         rise = np.gradient(velocity, axis=0) * velocity if len(velocity) > 1 else velocity
-        rows = problem.walk.channel_rows(s.part(part), kept)
-        used += len(position[part])
-        for d in chosen:
-            drive = robot.drives[d]
-            w, gone, rising = (x[part, d] for x in (velocity, distance, rise))
+        used += len(velocity)
+        residuals = made.residuals(values)[:, : len(robot.measured)]
+        for d, drive in enumerate(robot.drives):
+            own = drive.ratio[robot.measured]
+            if not drive.friction or not own.any():
+                continue
+            w, gone, rising = (x[:, d] for x in (velocity, distance, rise))
             cells, place = np.unique(
                 condition_cells(w, gone, rising, drive.linear), return_inverse=True
             )
             within = (place == np.arange(len(cells))[:, None]).astype(float)
-            for c, channel in enumerate(robot.measured):
-                if drive.ratio[channel] == 0.0:
-                    continue
-                sums = ChannelRows(rows[c].columns, drive.ratio[channel] * within @ rows[c].values)
-                for k, row in zip(cells.tolist(), sums.spread(len(kept)), strict=True):
+            effort = np.column_stack([residuals @ own / (own @ own), np.ones(len(w))])
+            for k, sums in zip(cells.tolist(), within @ effort, strict=True):
+                left[d, k] = left.get((d, k), 0.0) + sums
+            for c in np.flatnonzero(own).tolist():
+                rows = made.by_channel[c]
+                wide = ChannelRows(rows.columns, own[c] * within @ rows.values).spread(size)
+                for k, row in zip(cells.tolist(), wide, strict=True):
                     found[c, d, k] = found.get((c, d, k), 0.0) + row
-    return found, used
+    return found, left, used

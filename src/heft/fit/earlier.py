@@ -446,15 +446,17 @@ class Earlier:
         return Earlier(information, tuple(factors), none, none)
 
     @staticmethod
-    def load(path: Path) -> Earlier | Information:
+    def load(path: Path, instead: str = "") -> Earlier | Information:
         """Read `information.npz` of a folder; bare `Information` if the noise is not known.
+
+        What begins with `instead` takes the place of what has the name without it.
 
         Raises:
             InvalidRecording: If it is missing, damaged or of another format.
         """
-        information = Information.load(path)
+        information = Information.load(path, instead)
         try:
-            data = read_arrays(path)
+            data = read_arrays(path, instead=instead)
             count = len(information.channels)
             origin = Origin.load(data, count, len(information.labels))
             if "noise_0" not in data:

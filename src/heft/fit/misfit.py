@@ -44,7 +44,6 @@ from heft.plants import RobotMotion, RobotPlant, Samples
 from .conditions import (
     BIN,
     SLOWEST,
-    SPEED_BINS,
     MisfitSettings,
     Reversal,
     cells_of,
@@ -106,12 +105,6 @@ class Misfit:
         if min(totals) == 0.0:
             return 0.0
         return float(np.minimum(first / totals[0], second / totals[1]).sum())
-
-    def condition_means(self) -> Array:
-        """Return mean residual [N·m or N] and rows of each cell of conditions, shape (2, cells)."""
-        starts = np.arange(0, speed_bins(), SPEED_BINS)
-        total, rows = np.add.reduceat(self.sums, starts, axis=-1).reshape(2, -1)
-        return np.array([total / np.maximum(rows, 1.0), rows])
 
     def curve(self, velocity: Array) -> Array:
         """Return √(M² + U²) in steady sliding at velocities, shape (N,) [N·m or N]."""

@@ -414,8 +414,8 @@ class Information:
         write_arrays(path, arrays)
 
     @staticmethod
-    def load(path: Path) -> Information:
-        """Read a file that `save` wrote.
+    def load(path: Path, instead: str = "") -> Information:
+        """Read a file that `save` wrote; `instead` is as of `read_arrays`.
 
         Returns:
             The information, equal to what was saved.
@@ -425,7 +425,7 @@ class Information:
         """
         require_regular(path, "file of information")
         try:
-            data = read_arrays(path)
+            data = read_arrays(path, instead=instead)
             if str(data["format"]) != FORMAT:
                 raise ValueError(f"format {data['format']}")
             labels = Labels(

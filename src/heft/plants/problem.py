@@ -210,7 +210,7 @@ class Problem(Generic[P]):
         samples otherwise than by windows alone.
         """
         later = self.delayed(self.delay + by)
-        if self._keeps_rows:
+        if self.keeps_rows:
             rows = self.walk.later(self._kept_rows, by)
             vars(later)["_kept_rows"] = rows  # in place of those of a walk
             return None if rows is None else later
@@ -365,7 +365,7 @@ class Problem(Generic[P]):
 
     def rows(self) -> Iterator[Equations]:
         """Yield the rows of each window, on the base parameters."""
-        if self._keeps_rows:
+        if self.keeps_rows:
             return iter(self._kept_rows)
         return self.walk.equations(self.base.kept)
 
@@ -378,7 +378,7 @@ class Problem(Generic[P]):
         return sum(max(0.0, t.used * t.step - w.length) / w.stride for t, w in made)
 
     @cached_property
-    def _keeps_rows(self) -> bool:
+    def keeps_rows(self) -> bool:
         """Whether rows of the weak form are few enough to stay in memory."""
         if self.weak is None:
             return False
@@ -394,6 +394,38 @@ class Problem(Generic[P]):
     @cached_property
     def _kept_rows(self) -> tuple[Equations, ...]:
         return tuple(self.walk.equations(self.base.kept))
+
+    def steady(self, friction: Array, spread: Array) -> Self | None:
+        """Return the problem whose rows lack what changes steadily through each log.
+
+        Of each channel the random effects `(t − t̄) Y F γ` are taken out of rows and measurements
+        alike, t in lengths of the log. None where rows are not kept, or unknowns are eliminated.
+
+        Args:
+            friction: F, combinations of β, shape (b, effects).
+            spread: Deviation of each channel's slow noise over that of γ, shape (channels,).
+        """
+        if not self.keeps_rows or self.has_unknowns or self.counted is not None:
+            return None
+        made = []
+        for k in range(len(self.recordings)):
+            pieces = [r for r in self._kept_rows if r.recording == k]
+            if not pieces:
+                continue
+            one = Equations.joined(pieces)
+            place = (one.time - one.time.mean()) / max(float(np.ptp(one.time)), 1e-300)
+            by_channel, effort = [], one.effort.copy()
+            for c, rows in enumerate(one.by_channel):
+                changes = place[:, None] * (rows.values @ friction[rows.columns])
+                inner = changes.T @ changes + spread[c] ** 2 * np.eye(changes.shape[1])
+                gain = np.linalg.solve(inner, changes.T)
+                left = rows.values - changes @ (gain @ rows.values)
+                by_channel.append(ChannelRows(rows.columns, left))
+                effort[:, c] -= changes @ (gain @ effort[:, c])
+            made.append(replace(one, by_channel=tuple(by_channel), effort=effort))
+        steady = self.with_settings()
+        vars(steady)["_kept_rows"] = tuple(made)  # in place of those of a walk
+        return steady
 
     # --- what rows say
 

@@ -38,7 +38,7 @@ from heft.dynamics import Drive, Offset, Term, steady
 from heft.errors import InputError, InvalidRecording, InvalidSetting
 from heft.estimators import Noise
 from heft.files import UNREADABLE, file_hash, read_arrays
-from heft.fit import Earlier, Misfit
+from heft.fit import STEADY, Earlier, Misfit
 from heft.information import PARAMETER_COUNT, Information
 from heft.plants import extended_base, plant_of, structural_base
 
@@ -103,7 +103,7 @@ class Side:
             path = folder / "information.npz"
             data = read_arrays(path)
             sigma, memory = (np.asarray(data[k], dtype=float) for k in ("sigma", "memory"))
-            evidence = Earlier.load(path)
+            evidence = Earlier.load(path, STEADY)
             if isinstance(evidence, Information):
                 rows = np.array([t.rows for t in evidence.triangles], dtype=float)
                 evidence = Earlier.like(evidence, Noise(sigma, memory, rows))

@@ -11,11 +11,13 @@ Its deviation is judged by the data, by the sandwich [Huber1967; White1980]: the
 score `Kᵀ P (β_B − β_A)` is that between blocks of the logs, about the logs' linear trend, plus
 that of the coloured noise. Blocks show what no column describes as far as it differs from block to
 block, noise what differs within one; of another motion, either alone shows too little. The trend is
-drives that warm up: friction follows it, yet what is compared is a log's mean. What comes again in
+drives that warm up; what that does to a log's mean is no longer in rows of the weak form, from
+which a steady change of friction was taken (`heft.fit.steady`). What comes again in
 all blocks of a motion and is another thing in another motion shows in neither: the misfit of
 friction, taken for the same effort on both sides under like conditions (`misfit_scatter`), which
-counts as far as the conditions of the two differ. Errors that are the robot's own and not of a
-log's noise (of the delay, of the cutoff) are alike on both sides.
+counts as far as the conditions of the two differ. Errors of what each side settled for itself (its
+delay, its cutoff, the point of its load-dependent friction) are unknowns of unit deviation: two
+delays of one robot differ by their errors, and inertia times that looks like viscous friction.
 
 From few blocks a scatter is not known well, so that tests are Hotelling's [Hotelling1931].
 """
@@ -89,6 +91,7 @@ class Difference:
         share = (first.R @ inverse).T @ (first.R @ inverse)
         parallel = share - share @ share
         scatter, freedom = np.zeros_like(share), 0.0
+        settled = []
         repeated = list[tuple[MisfitMoments, list[Array]]]()
         for side, onto in ((before, share - np.eye(len(share))), (after, share)):
             maps = [w**2 * inverse @ onto for w in weights]
@@ -97,13 +100,28 @@ class Difference:
             scatter, freedom = scatter + covariance, freedom + own
             for factor, m in zip(side.coloured, maps, strict=True):
                 scatter = scatter + (factor @ m).T @ (factor @ m)
+            settled.append(np.sum([m @ k for m, k in zip(side.common, maps, strict=True)], axis=0))
             if side.misfit is not None:
                 repeated.append((side.misfit, maps))
         # The mean residual of a cell of like conditions counts from eight rows on.
         misfit = misfit_scatter(repeated, 8.0) if repeated else np.zeros_like(share)
         freedom = freedom or 1e6  # as good as any: the scatter is certain
-        coordinates = (triangle @ inverse).T @ triangle
-        return Difference(coordinates, parallel, score, scatter, misfit, freedom, parallel)
+        # Errors of what each side settled for itself are unknowns of unit deviation.
+        errors = np.vstack(settled)
+        gain = errors @ np.linalg.pinv(parallel, rcond=VISIBLE, hermitian=True)
+        beside = np.eye(len(share)) - errors.T @ np.linalg.solve(
+            gain @ errors.T + np.eye(len(errors)), gain
+        )
+        left = beside @ errors.T
+        return Difference(
+            (triangle @ inverse).T @ triangle,
+            beside @ parallel,
+            beside @ score,
+            beside @ scatter @ beside.T + left @ left.T,
+            beside @ misfit @ beside.T,
+            freedom,
+            parallel,
+        )
 
     def change(self, columns: Array, absorbed: float = ABSORBED) -> ChangeEstimate:
         """Return the change δ of a quantity, where the difference of β is K δ.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from numpy.typing import NDArray
+
 from heft.applications.doctor import faults
 from heft.arrays import Array
 from heft.certainty import StrictBounds, strict_bounds
@@ -17,7 +19,6 @@ from heft.fit import (
     Earlier,
     ExperimentFit,
     Judged,
-    Misfit,
     MisfitMoments,
     Progress,
     Selection,
@@ -29,6 +30,7 @@ from heft.fit import (
     open_experiment,
     other_estimates,
     silent,
+    steady_evidence,
     why_differentiated,
     with_gains,
     with_told_friction,
@@ -47,6 +49,8 @@ class Identification(Judged):
     """
 
     misfit_moments: MisfitMoments  # moments of an effort that comes again under like conditions
+    # what these logs say beside friction's steady change, as `steady_evidence` returns it
+    steady: Mapping[str, NDArray[Any]]
     # smallest and largest mass [kg] and centre of mass [m] of each link over all physically
     # consistent parameters that fit the data
     bounds: StrictBounds
@@ -159,13 +163,18 @@ def identify(
         if run.problem.weak is None:  # windows that were to be made, and are not, were too few
             why = why_differentiated(run.problem.plant, settings, only is None)
             differentiated = why or "since the logs hold too few windows"
+        friction = drive_terms(judged.problem, judged.consistent, judged.simple)["full"]
+        steady, misfit = (
+            ({}, None) if given is not None else steady_evidence(run, friction, settings)
+        )
         progress("asking the robot's physics what is wrong with the logs")
         looked = run.problem.recordings
         sought = any(robot.options.of(j).gain_std for j in robot.joints)
         of_logs = faults(looked, robot, sought, {check.name for check in judged.checks})
         return Identification(
             **{**vars(judged), "checks": (*of_logs, *judged.checks)},
-            misfit_moments=_misfit_moments(run, judged.misfits, given),
+            misfit_moments=misfit or _misfit_moments(run, given),
+            steady=steady,
             bounds=bounds,
             alternatives=others,
             differentiated=differentiated,
@@ -214,14 +223,12 @@ def _without_signs_of_dictionary(space: ParameterSpace, robot: Robot) -> Paramet
 
 
 def _misfit_moments(
-    run: ExperimentFit[RobotPlant],
-    misfits: Mapping[str, Misfit],
-    given: Earlier | Information | None,
+    run: ExperimentFit[RobotPlant], given: Earlier | Information | None
 ) -> MisfitMoments:
     """Return the misfit moments of these logs, with those of earlier ones as far as known."""
     earlier = given.information if isinstance(given, Earlier) else given
     rows = run.information.rows - (earlier.rows if earlier is not None else 0)
-    means = {name: m.condition_means() for name, m in misfits.items()}
-    own = MisfitMoments.of(run.problem, means, rows).among(len(run.information.channels))
+    own = MisfitMoments.of(run.problem, run.estimate.fitted, rows)
+    own = own.among(len(run.information.channels))
     earlier_misfit = given.seen_from(run.problem)[1].misfit if isinstance(given, Earlier) else None
     return own if earlier_misfit is None else own + earlier_misfit

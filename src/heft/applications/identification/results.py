@@ -155,6 +155,7 @@ def write(
             deviations=result.deviations,
             **stored(result.estimate.noise, run.moments),
             **result.misfit_moments.stored(),
+            **result.steady,
             **stored_origin(result.problem.plant.robot, run.noise_names, run.settled),
             sliding_joints=np.array(list(sliding)),
             sliding_velocities=np.array(list(sliding.values()), dtype=float).reshape(-1, 2),
