@@ -7,7 +7,15 @@ import pytest
 
 from heft.certainty.blocks import Left
 from heft.estimators import LeastSquares
-from heft.information import Bordered, Information, Labels, inverses, shortest, triangle_of
+from heft.information import (
+    Bordered,
+    ChannelRows,
+    Information,
+    Labels,
+    inverses,
+    shortest,
+    triangle_of,
+)
 
 RNG = np.random.default_rng(7)
 CHANNELS, OWN, SHARED = 6, 9, 14  # columns of each channel alone, and of all
@@ -124,7 +132,8 @@ def test_covariance_is_that_of_dense_matrices() -> None:
     found = information()
     sigma = 1.0 / np.array(list(WEIGHTS.values()))
     common = tuple(
-        RNG.standard_normal((3, SIZE)) * (t.spread(SIZE)[0, :-1] != 0.0) for t in found.triangles
+        ChannelRows.held(RNG.standard_normal((3, SIZE)) * (t.spread(SIZE)[0, :-1] != 0.0))
+        for t in found.triangles
     )
     own = [s * t.spread(SIZE)[:-1, :-1] for s, t in zip(sigma, found.triangles, strict=True)]
     for coloured in (own, [*own[:-1], RNG.standard_normal((2, SIZE))]):

@@ -240,7 +240,8 @@ def test_rounded_angles_are_what_they_were_meant_to_be(file: str, digits: int) -
     robot = robots.rigid(Robot.from_urdf_text(text))
     found = structural_base(RobotPlant(robot))
     assert found.labels.names == exact.labels.names
-    assert any("multiples of 15°" in note for note in robot.notes)
+    # at five digits, as of 1.5708, there is nothing to say
+    assert any("multiples of 15°" in note for note in robot.notes) == (robot.angle_error > 1e-5)
 
 
 def test_an_angle_that_is_no_rounded_one_is_taken_as_written() -> None:

@@ -37,7 +37,7 @@ def heft(words: list[str], flags: list[str], **settings: str) -> subprocess.Comp
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a log that lacks numbers, so that there is something to say of it."""
     path = tmp_path_factory.mktemp("log") / "run.csv"
-    rows = [f"{0.01 * k:.2f},{np.sin(0.1 * k):.6f},{k if k % 20 else ''}" for k in range(400)]
+    rows = [f"{0.01 * k:.2f},{np.sin(0.1 * k):.6f},{k if k % 5 else ''}" for k in range(400)]
     path.write_text("\n".join(["t,q.elbow,tau.elbow", *rows]), encoding="utf-8")
     return path
 
