@@ -18,6 +18,8 @@ from heft.fit.earlier import EARLIER, Earlier
 from heft.information import Information
 from tests.test_identification import FRICTION, STILL, arm_log, noisy, planar
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 SETTINGS = Settings(STILL, threads=1)
 MORE = np.array([0.0, 0.5])  # offset by which the elbow has changed [N·m]

@@ -22,6 +22,8 @@ from heft.information import Labels, ParameterSpace, Triangle, inertia
 from heft.models.options import Options
 from heft.signals.settings import Smoothing
 
+pytestmark = pytest.mark.usefixtures("without_doctor")
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 NAMES = ("left", "right", "trunk")
 
