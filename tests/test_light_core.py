@@ -78,7 +78,7 @@ def without_coal(monkeypatch: pytest.MonkeyPatch) -> None:
         # Nothing is carried: the verdict is poor.
         (("payload", "part.parquet", "run.parquet", "--robot", str(ARM)), "record longer", 1),
         (("sample", "found", "--n", "2", "--out", "draws"), "draws", 0),
-        (("compare", "found", "found"), "nothing changed", 0),
+        (("compare", "found", "found"), "no significant change", 0),
     ],
     ids=["check", "predict", "payload", "sample", "compare"],
 )

@@ -15,13 +15,12 @@ from .comparison import ALARM, Change, Comparison, Curves, Kind
 from .contract import percent
 
 RULE = (
-    f"{{marked}} is what changed, by Holm's rule over all {{count}} quantities compared, the "
-    "clearest first, then what it leaves: where nothing changed and the deviations are right, one "
-    f"or more is marked in {ALARM:.0%} of comparisons. A change is what least squares of both "
-    "logs, without prior or constraints, give if this alone changed; ± is one standard deviation. "
-    "A change as large as seen from says would be marked in nine of ten comparisons of such logs. "
-    "A body is tested with all of its ten parameters, of which the mass is told. Friction follows "
-    "temperature, so compare a robot as warm as it was."
+    f"{{marked}}: significant at {ALARM:.0%} over all {{count}} quantities (Holm's method), the "
+    "clearest first, each given those before it. A change is the least-squares estimate from both "
+    "sides' logs, without prior or constraints, if nothing else changed; ± is one standard "
+    "deviation. “Seen from” is the change that nine of ten such comparisons would mark. A body is "
+    "tested in all ten parameters; its mass is stated. Friction follows temperature: compare a "
+    "robot as warm as it was."
 )
 KINDS: dict[Kind, tuple[str, str, str]] = {  # title, what each is of, what leads the changed ones
     "friction": ("Friction", "joint", "friction changed in"),
@@ -99,7 +98,7 @@ def _sentence(compared: Comparison) -> str:
     names = {kind: dict.fromkeys(c.name for c in clear if c.kind == kind) for kind in KINDS}
     clauses = [f"{begin} {', '.join(names[k])}" for k, (*_, begin) in KINDS.items() if names[k]]
     withheld = f"; friction not compared in {', '.join(compared.withheld)}"
-    changed = ", and ".join(clauses) or "nothing changed that these data can tell"
+    changed = ", and ".join(clauses) or "no significant change"
     return changed + (withheld if compared.withheld else "")
 
 
@@ -109,8 +108,8 @@ def _suspect(compared: Comparison) -> str:
     # from nine tenths of the change on a link is named for it
     named = [f"{name} {share:.1%}" for name, share in compared.suspects if share > 0.9][:3]
     if not named:
-        return "No link's changing alone explains the change of the bodies."
-    return f"Of the change of the bodies, one link's changing alone explains: {', '.join(named)}."
+        return "No change of a single link explains the change of the bodies."
+    return f"Of the change of the bodies, that of one link explains: {', '.join(named)}."
 
 
 def _errors(compared: Comparison) -> list[str]:
@@ -127,7 +126,7 @@ def _row(change: Change) -> list[str]:
         change.name,
         change.quantity,
         *("" if x is None else rounded(x, std if visible else 0.0) for x in stated),
-        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if visible else "not seen alone",
+        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if visible else "not identifiable alone",
         f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001",
         *([f"{change.least:.2g}{share}" if visible else ""] if change.kind != "body" else []),
     ]
