@@ -172,6 +172,8 @@ def main(
             timed = subprocess.run(
                 ["bash", "-c", command], cwd=clone, capture_output=True, text=True
             )
+            if timed.returncode:
+                raise SystemExit(timed.stdout[-4000:] + timed.stderr[-4000:])
             begin, end = (int(t) for t in re.findall(r"^\d{10}$", timed.stdout, re.M))
             yield Row("tests before", GATE_BEFORE, "min", against="commit 2810269")
             yield at_most("tests", (end - begin) / 60.0, "min", GATE_MOST)

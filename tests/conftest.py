@@ -6,6 +6,10 @@ import gc
 
 import pytest
 
+from heft.engine import keep_freed_memory
+
+keep_freed_memory()  # as the command line does: a process of tests makes and drops many arrays
+
 # Files that take longest.
 LONG = (
     *("benchmarks", "documentation", "doctor_faults", "fleet", "plants", "real_data", "screens"),

@@ -126,7 +126,9 @@ def _row(change: Change) -> list[str]:
         change.name,
         change.quantity,
         *("" if x is None else rounded(x, std if visible else 0.0) for x in stated),
-        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}" if visible else "not identifiable alone",
+        f"{sign}{rounded(value, std)} ±{std:.2g} {change.unit}"
+        if visible
+        else "not identifiable alone",
         f"{change.probability:.2g}" if change.probability >= 1e-4 else "<0.0001",
         *([f"{change.least:.2g}{share}" if visible else ""] if change.kind != "body" else []),
     ]
