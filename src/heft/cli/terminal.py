@@ -31,7 +31,7 @@ IN_ASCII |= {"“": '"', "”": '"', "’": "'", "°": "deg", "✗": "x", "∞":
 def as_typed(text: str) -> str:
     """Return a text whose proposed commands name the model file of this command line."""
     words = sys.argv[1:]
-    files = [w for w in words if w.endswith((".urdf", ".xml"))]
+    files = [w.rpartition("=")[2] for w in words if w.endswith((".urdf", ".xml"))]
     given = words[words.index("--robot") + 1 :] if "--robot" in words else files
     if not given:
         return text
