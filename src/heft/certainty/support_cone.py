@@ -50,6 +50,23 @@ ROUNDS = 6  # correctors of a step at most, each with the products of the last o
 BACK = 0.95  # share of a step to the boundary
 
 
+# Of slices: where the first index is no constant, loops over it would not be vectorised.
+
+
+@reassociated
+def _dot(u: Array, v: Array) -> float:
+    total = 0.0
+    for i in range(len(u)):
+        total += u[i] * v[i]
+    return total
+
+
+@reassociated
+def _add(factor: float, u: Array, out: Array) -> None:
+    for i in range(len(u)):
+        out[i] += factor * u[i]
+
+
 # ---- one cone each --------------------------------------------------------------------------
 
 
@@ -249,9 +266,7 @@ def slacks(cone: Cone, v: Array, out: Array) -> None:
     out[:n] = v[:n]
     out[n + limits], out[n + limits + 1] = radius * v[n + 1], v[n]
     for i in range(len(rows)):
-        total = -v[n + 1] * right[i]
-        for j in range(first[i], n):
-            total += rows[i, j] * v[j]
+        total = _dot(rows[i, first[i] :], v[first[i] : n]) - v[n + 1] * right[i]
         out[n + limits + 2 + i if i < count else n + i - count] = total
 
 
@@ -265,8 +280,7 @@ def pulls(cone: Cone, push: Array, out: Array) -> None:
     for i in range(len(rows)):
         on_row = push[n + limits + 2 + i if i < count else n + i - count]
         out[n + 1] -= right[i] * on_row
-        for j in range(first[i], n):
-            out[j] += rows[i, j] * on_row
+        _add(on_row, rows[i, first[i] :], out[first[i] : n])
 
 
 @reassociated
@@ -303,12 +317,13 @@ def scaled(cone: Cone, scaling: Scaling, way: int, v: Array, out: Array) -> None
     maps, _, lengths, _, axis, _, size = scaling
     links, ball = cone[4], 10 * cone[4] + len(lengths)
     for k in range(links):
-        own = maps[min(way, 1), k]
+        own, into = v[10 * k : 10 * k + 10], out[10 * k : 10 * k + 10]
+        into[:] = 0.0
         for i in range(10):
-            total = 0.0
-            for j in range(10):
-                total += (own[j, i] if way == 2 else own[i, j]) * v[10 * k + j]
-            out[10 * k + i] = total
+            if way == 2:
+                _add(own[i], maps[1, k, i], into)
+            else:
+                into[i] = _dot(maps[way, k, i], own)
     for k in range(len(lengths)):
         at = 10 * links + k
         out[at] = v[at] / lengths[k] if way == 0 else v[at] * lengths[k]
@@ -371,16 +386,11 @@ def _soften(cone: Cone, scaling: Scaling, g: Array, out: Array) -> None:
     maps, lengths = scaling[0], scaling[2]
     part = np.empty(10)
     for k in range(cone[4]):
-        own = maps[1, k]
         part[:] = 0.0
         for i in range(10):
-            for j in range(10):
-                part[j] += own[i, j] * g[10 * k + i]
+            _add(g[10 * k + i], maps[1, k, i], part)
         for i in range(10):
-            total = 0.0
-            for j in range(10):
-                total += own[i, j] * part[j]
-            out[10 * k + i] -= total
+            out[10 * k + i] -= _dot(maps[1, k, i], part)
     for k in range(10 * cone[4], cone[0].shape[1]):
         out[k] -= lengths[k - 10 * cone[4]] ** 2 * g[k]
 
@@ -404,22 +414,14 @@ def solve(
     _square_ball(axis, eta, told)
     for i in range(len(rows)):
         lacking = slack[ball + 2 + i] + told[2 + i] if i < count else slack[n + i - count]
-        total = -lacking - (slack[ball] + told[0]) * right[i] / radius
-        for j in range(begin[i], n):
-            total += rows[i, j] * move[j]
-        pull[i] = total
+        total = _dot(rows[i, begin[i] :], move[begin[i] : n])
+        pull[i] = total - lacking - (slack[ball] + told[0]) * right[i] / radius
     for i in range(len(pull)):
-        total = pull[i]
-        for j in range(i):
-            total -= lower[i, j] * pull[j]
-        pull[i] = total / lower[i, i]
+        pull[i] = (pull[i] - _dot(lower[i, :i], pull[:i])) / lower[i, i]
     for i in range(len(pull) - 1, -1, -1):
         pull[i] /= lower[i, i]
-        for j in range(i):
-            pull[j] -= pull[i] * lower[i, j]
-    part = 0.0
-    for i in range(len(pull)):
-        part += along[i] * pull[i]
+        _add(-pull[i], lower[i, :i], pull[:i])
+    part = _dot(along, pull)
     on_y = np.zeros(n)
     for i in range(len(pull)):
         pull[i] -= part / size * solved[i]
@@ -428,22 +430,13 @@ def solve(
             on_ball[2 + i] = pull[i]
         else:
             push[n + i - count] = -pull[i]
-        for j in range(begin[i], n):
-            on_y[j] += pull[i] * rows[i, j]
+        _add(pull[i], rows[i, begin[i] :], on_y[begin[i] :])
     _soften(cone, scaling, on_y, move)
     push[:n] = g[:n] + on_y
     push[ball:] = -on_ball
     _square_ball(axis, eta, on_ball)
     move[n] = on_ball[1] + slack[ball + 1]
     move[n + 1] = (on_ball[0] + slack[ball]) / radius
-
-
-@reassociated
-def _dot(u: Array, v: Array) -> float:
-    total = 0.0
-    for i in range(len(u)):
-        total += u[i] * v[i]
-    return total
 
 
 # ---- steps ----------------------------------------------------------------------------------
@@ -572,8 +565,7 @@ def step(
             break
     taken = min(1.0, BACK * taken)
     for k in range(4):
-        for i in range(len(at[k])):
-            at[k][i] += taken * best[k][i]
+        _add(taken, best[k], at[k])
     return taken
 
 
