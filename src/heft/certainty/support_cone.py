@@ -714,7 +714,7 @@ class FitsCone:
         normal = dsyr(-2.0 * eta**2 / sure, across, a=normal, overwrite_a=True)
         added = np.full(count, eta**2)
         added[count - self.limits :] = lengths[terms:] ** 2
-        normal[range(count), range(count)] += added
+        normal.ravel(order="K")[:: count + 1] += added
         factor, failed = dpotrf(normal, clean=False, overwrite_a=True)
         if failed:
             return None

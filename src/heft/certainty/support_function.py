@@ -22,7 +22,7 @@ from heft.estimators import BASIS, IDENTITY, stack, unstack
 
 from .support_cone import Factor, FitsCone, Point, Scaling, depth, judge, scale, step
 
-START = 0.1  # multipliers at the start, as a share of the barrier's
+START = 1.0  # multipliers at the start, as a share of the barrier's
 PROVEN = 1e-4  # of an end's distance from the centre: the method stops
 ENOUGH = 1e-3  # of it, where rounding lets steps come no further
 LOOSE = 1e-3  # pull of the model file's bodies at the centre, beside the barrier's of 1
