@@ -38,10 +38,13 @@ from heft.compiled import Kernels, reassociated
 from heft.estimators import stack, unstack
 
 Cone = tuple[Array, NDArray[np.int64], Array, float, int, int]
+Scaling = tuple[Array, Array, Array, Array, Array, Array, Array]
 Point = tuple[Array, Array, Array, Array]  # v, s, z, and (ν, τ, κ); or changes of them
 Lacking = tuple[Array, Array, Array]  # residuals of slacks, of v, and of a·v and c·v
-Factor = tuple[Array, Array, Array, float]  # see `FitsCone.factored`
-Scaling = tuple[Array, Array, Array, Array, Array, Array, Array]
+# Cholesky factor of all but a rank-one term, its lower triangle, shape (r + k, r + k); the vector g
+# of that term; N⁻¹ g; and 1/size + gᵀ N⁻¹ g
+Factor = tuple[Array, Array, Array, float]
+Equations = tuple[Scaling, Factor]
 
 ROOT = 0.5**0.5
 RAY = 1e-8  # what slacks may lack along a ray, relative to the fall
@@ -58,7 +61,7 @@ def _dot(u: Array, v: Array) -> float:
     total = 0.0
     for i in range(len(u)):
         total += u[i] * v[i]
-    return total
+    return float(total)
 
 
 @reassociated
@@ -77,7 +80,7 @@ def depth(v: Array) -> float:
     for i in range(1, len(v)):
         square += v[i] * v[i]
     length = np.sqrt(square)
-    return (v[0] - length) * (v[0] + length)
+    return float((v[0] - length) * (v[0] + length))
 
 
 @reassociated
@@ -238,7 +241,7 @@ def _ball_beyond(middle: Array, scaled: Array) -> float:
     for i in range(1, len(scaled)):
         across = scaled[i] - more * middle[i]
         square += across * across
-    return (np.sqrt(square) - along) / root
+    return float((np.sqrt(square) - along) / root)
 
 
 @reassociated
@@ -400,7 +403,7 @@ def solve(
     cone: Cone, scaling: Scaling, factor: Factor, g: Array, b: Array, move: Array, push: Array
 ) -> None:
     """Fill Δv and Δz of right sides g, shape (n + 2,), and b, shape (slots,)."""
-    (rows, begin, right, radius, links, limits), (lower, along, solved, size) = cone, factor
+    (rows, begin, right, radius, _, limits), (lower, along, solved, size) = cone, factor
     axis, eta = scaling[4], scaling[6][0]
     n, count = rows.shape[1], len(rows) - limits
     ball, pull = n + limits, np.empty(len(rows))
@@ -540,9 +543,7 @@ def step(
     turned = np.empty((2, slots))
     solve(cone, scaling, factor, -lacking[1], right, change[0], change[2])
     gap = ends[1] * ends[2]
-    found = _changed(
-        cone, scaling, problem, at, lacking, columns, 0.0, -gap, change, turned
-    )
+    found = _changed(cone, scaling, problem, at, lacking, columns, 0.0, -gap, change, turned)
     kept = max(0.0, 1.0 - 1.0 / found) ** POWER
     degree = 4 * cone[4] + len(scaling[2]) + 2
     target = kept * (_dot(slack, push) + gap) / degree
@@ -659,7 +660,7 @@ class FitsCone:
     @property
     def slots(self) -> int:
         """Number of slacks."""
-        return self.ball.stop
+        return int(self.ball.stop)
 
     def slack(self, v: Array) -> Array:
         """Return the slacks P v."""
@@ -678,28 +679,22 @@ class FitsCone:
         out[self.ball.start] *= -1.0
         return out
 
-
-
-    def scaling(self) -> Scaling:
-        """Return room for a scaling."""
-        terms, ball = self.linear.stop - self.linear.start, self.slots - self.linear.stop
-        maps, values = np.empty((2, self.links, 10, 10)), np.empty((self.links, 4))
-        return maps, values, *np.empty((2, terms)), *np.empty((2, ball)), np.empty(1)
-
-    def factored(self, scaling: Scaling) -> Factor | None:
-        """Return Newton's equations, factored; None if rounding leaves them indefinite.
+    def equations(self, slack: Array, push: Array) -> Equations | None:
+        """Return the scaling and Newton's equations, factored; None at the boundary's rounding.
 
         What is eliminated first are bodies and terms, each by itself. Of multipliers p on rows of
         the data, those of ρ s and of e follow from the equations of s and e, and leave
         `R D⁻¹ Rᵀ + Fᵀ W Wᵀ F`, as large as rows are many, in which all differences are resolved:
         rows of very different size, and misfits near the ball's boundary, harm nothing.
-
-        Returns:
-            Cholesky factor of all but a rank-one term, its lower triangle, shape (r + k, r + k);
-            the vector g of that term; N⁻¹ g; and `1/size + gᵀ N⁻¹ g`.
         """
-        maps, _, lengths, _, axis, _, (eta,) = scaling
-        count, terms = len(self.rows), len(lengths) - self.limits
+        count, maps = len(self.rows), np.empty((2, self.links, 10, 10))
+        lengths, both = np.empty((2, self.linear.stop - self.linear.start))
+        axis, middle = np.empty((2, self.slots - self.linear.stop))
+        size = np.empty(1)
+        scaling = maps, np.empty((self.links, 4)), lengths, both, axis, middle, size
+        if not scale(self.plain, slack, push, scaling):
+            return None
+        eta, terms = size[0], len(lengths) - self.limits
         halved = np.empty((self.unknowns, count))  # D^-1/2 R^T
         tens = halved[self.bodies].reshape(-1, 10, count)
         np.matmul(np.swapaxes(maps[1], 1, 2), self.tens, out=tens)
@@ -720,23 +715,22 @@ class FitsCone:
             return None
         along = self.right / self.radius + (2.0 * axis[0] / sure) * across
         solved = dpotrs(factor, along)[0]
-        return factor.T, along, solved, 1.0 / (eta**2 * sure) + float(along @ solved)
+        rest = 1.0 / (eta**2 * sure) + float(along @ solved)
+        return scaling, (factor.T, along, solved, rest)
 
 
 def warm_up() -> None:
     """Call each compiled entry point once, so that it is compiled and cached."""
     body = stack(np.eye(4))
     cone = FitsCone(1, np.eye(1, 10), np.ones(1), 0, 2.0)
-    slack = cone.slack(np.append(body, [0.0, 1.0]))
-    scaling, push = cone.scaling(), cone.inverse(slack)
-    scale(cone.plain, slack, push, scaling)
-    factor = cone.factored(scaling)
-    at = np.append(body, [0.0, 1.0]), slack, push, np.array([0.0, 1.0, 1.0])
-    lacking = np.empty(cone.slots), np.empty(12), np.empty(2)
-    problem = np.eye(2, 12, 10)
+    v = np.append(body, [0.0, 1.0])
+    slack = cone.slack(v)
+    at = v, slack, cone.inverse(slack), np.array([0.0, 1.0, 1.0])
+    problem, lacking = np.eye(2, 12, 10), (np.empty(cone.slots), np.empty(12), np.empty(2))
     judge(cone.plain, problem, at, lacking)
-    if factor is not None:
-        step(cone.plain, scaling, factor, problem, at, lacking)
+    equations = cone.equations(*at[1:3])
+    if equations is not None:
+        step(cone.plain, *equations, problem, at, lacking)
 
 
 KERNELS = Kernels((depth, slacks, scale, judge, step), warm_up)

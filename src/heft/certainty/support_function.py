@@ -20,7 +20,7 @@ import scipy.linalg
 from heft.arrays import Array
 from heft.estimators import BASIS, IDENTITY, stack, unstack
 
-from .support_cone import Factor, FitsCone, Point, Scaling, depth, judge, scale, step
+from .support_cone import Equations, FitsCone, Point, depth, judge, step
 
 START = 1.0  # multipliers at the start, as a share of the barrier's
 PROVEN = 1e-4  # of an end's distance from the centre: the method stops
@@ -36,9 +36,7 @@ class SupportFunction:
     centre: Array  # a point y well inside, shape (n,)
     hessian: Array  # Cholesky factor of the barrier's there, shape (n, n)
     slope: float  # the barrier's second derivative along e
-    start: Point  # where all steps begin, with Newton's equations there
-    scaling: Scaling
-    factor: Factor
+    start: tuple[Point, Equations]  # where all steps begin, and Newton's equations there
 
     @staticmethod
     def of(cone: FitsCone, fit: Array) -> SupportFunction | None:
@@ -74,11 +72,10 @@ class SupportFunction:
         width = self.width(c)
         if width == 0.0:
             return None
-        best, bound = np.inf, 0.0
-        problem = np.array([c / width, a])
-        cone, at = self.cone.plain, tuple(x.copy() for x in self.start)
+        best, bound, problem = np.inf, 0.0, np.array([c / width, a])
         lacking = np.empty(self.cone.slots), np.empty(len(c)), np.empty(2)
-        scaling, factor = self.scaling, self.factor
+        (v, slack, push, ends), equations = self.start
+        at, cone = (v.copy(), slack.copy(), push.copy(), ends.copy()), self.cone.plain
         for k in range(60):
             off, proven, falls = judge(cone, problem, at, lacking)
             if off < best:
@@ -87,16 +84,10 @@ class SupportFunction:
                 break
             if falls:
                 return -np.inf
-            if k == 1:
-                scaling = self.cone.scaling()
-            if k > 0:
-                if not scale(cone, at[1], at[2], scaling):
-                    break
-                factor = self.cone.factored(scaling)
-                if factor is None:
-                    break
-            if not step(cone, scaling, factor, problem, at, lacking) > 1e-4:
-                break  # nothing more is gained
+            new = self.cone.equations(*at[1:3]) if k else equations
+            # Rounding beside the boundary, or nothing more is gained.
+            if new is None or not step(cone, *new, problem, at, lacking) > 1e-4:
+                break
         return width * bound if best < ENOUGH else None
 
 
@@ -154,10 +145,6 @@ def _centred(cone: FitsCone, y: Array) -> SupportFunction | None:
         y = y + share * move
     v = np.append(y, [0.0, 1.0])
     slack = cone.slack(v)
-    start = v, slack, START * cone.inverse(slack), np.array([0.0, 1.0, START])
-    scaling = cone.scaling()
-    scale(cone.plain, *start[1:3], scaling)
-    equations = cone.factored(scaling)
-    return equations and SupportFunction(
-        cone, y, factor, 2.0 / room, start, scaling, equations
-    )
+    at = v, slack, START * cone.inverse(slack), np.array([0.0, 1.0, START])
+    equations = cone.equations(*at[1:3])
+    return equations and SupportFunction(cone, y, factor, 2.0 / room, (at, equations))
