@@ -24,7 +24,7 @@ from .support_cone import Equations, FitsCone, Point, depth, judge, step
 
 START = 1.0  # multipliers at the start, as a share of the barrier's
 PROVEN = 1e-4  # of an end's distance from the centre: the method stops
-ENOUGH = 1e-3  # of it, where rounding lets steps come no further
+ENOUGH = 1e-2  # of it, where rounding lets steps come no further
 LOOSE = 1e-3  # pull of the model file's bodies at the centre, beside the barrier's of 1
 
 
@@ -72,21 +72,23 @@ class SupportFunction:
         width = self.width(c)
         if width == 0.0:
             return None
-        best, bound, problem = np.inf, 0.0, np.array([c / width, a])
+        best, bound, refined = np.inf, 0.0, False
+        problem = np.array([c / width, a])
         lacking = np.empty(self.cone.slots), np.empty(len(c)), np.empty(2)
         (v, slack, push, ends), equations = self.start
         at, cone = (v.copy(), slack.copy(), push.copy(), ends.copy()), self.cone.plain
         for k in range(60):
             off, proven, falls = judge(cone, problem, at, lacking)
-            if off < best:
-                best, bound = off, proven
-            if best < PROVEN:
-                break
+            if off < PROVEN:
+                return width * proven
             if falls:
                 return -np.inf
+            refined = refined or 0.5 * best < off < 0.1  # steps of full length gain a decade
+            if off < best:
+                best, bound = off, proven
             new = self.cone.equations(*at[1:3]) if k else equations
             # Rounding beside the boundary, or nothing more is gained.
-            if new is None or not step(cone, *new, problem, at, lacking) > 1e-4:
+            if new is None or not step(cone, *new, refined, problem, at, lacking) > 1e-4:
                 break
         return width * bound if best < ENOUGH else None
 
