@@ -146,16 +146,16 @@ class Eliminated:
 NO_LIMITS = Limits()
 # Strength of the prior that picks one of the best points: it can only widen, by as little.
 LEAST_PRIOR = 1e-6
-# Of the one that picks a point near them whose numbers are moderate, to measure from; of many links
-# the point is the support function's centre.
+# Of the one that picks a point near them whose numbers are moderate, to measure from.
 CENTRING = 1.0
 # Bounds of masses and inertias beyond this many times the model file's are none.
 MASS_CAP = 1e4
 # What is added for the solver's tolerance of 1e-8, as a share and in the model file's units:
 # a friction that is zero must not fall out of its bounds by rounding.
 EXACT = 1e-7
-# Links up to which the conic solver takes less time than steps of our own.
-FEW_LINKS = 12
+# A limb of more links has no bounds of inertias: with them those of a humanoid, 21 links in one
+# limb, took three times as long, since each conic problem has all links of a limb.
+MOST_LINKS = 12
 # Regularisation of the solver's equations, the first that ends. What is usual, 1e-8, holds back
 # ends at which other links are a million times the model file's: of an arm whose model file was
 # far off, points that fit were up to twice as far out as what was then called the end, and it took
@@ -181,9 +181,10 @@ class PossibleFits:
     links: int  # number of links
     constraints: LinearConstraints  # linear constraints on u
     eliminated: Eliminated  # the other parameters
-    # the least of linear functions by steps that know which rows see which links, for more links
-    # than `FEW_LINKS`; None for others
+    # the least of linear functions by steps of our own; None if they don't know the constraints
     support: SupportFunction | None = None
+    # the same about a point of moderate numbers, of few links, for conic programmes
+    moderate: PossibleFits | None = None
 
     @staticmethod
     def of(
@@ -205,7 +206,7 @@ class PossibleFits:
             SolverFailure: If no consistent parameters are found.
         """
         constraints = linear_constraints(space, limits)
-        few = len(space.groups) <= FEW_LINKS
+        few = len(space.groups) <= MOST_LINKS
         best, *more = (
             PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(triangle, space)
             for n in ((LEAST_PRIOR, CENTRING) if few else (LEAST_PRIOR,))
@@ -250,7 +251,8 @@ class PossibleFits:
             constraints.measured(metric).part(np.flatnonzero(~free)),
             eliminated,
         )
-        return fits if few else fits.with_support()
+        inner = np.linalg.solve(metric, best)[~free]
+        return replace(fits.with_support(inner), moderate=fits if few else None)
 
     def bound(self, c: Array) -> tuple[float, float]:
         """Return the lower and upper bound of c·x; infinite where unbounded."""
@@ -283,7 +285,7 @@ class PossibleFits:
     def _bounds(self, quantities: Array, below: Array | None) -> Array:
         """Return bounds of quantities over what `below` of scaled parameters is, 1 if not given."""
         size = 1.0 if below is None else float(below @ self.centre)
-        ends_of = _Ends(self, below)
+        ends_of = Ends(self, below)
         bounds = np.empty((len(quantities), 2))
         for c, ends in zip(quantities, bounds, strict=True):
             others, constant, slope = self.eliminated.part(c)
@@ -291,14 +293,17 @@ class PossibleFits:
             middle = (float(direction @ self.centre) + constant) / size
             if below is not None:
                 direction = direction - middle * below
-            ends[:] = middle + ends_of(direction / size, slope / size)
+            ends[:] = middle + ends_of(direction / size, slope / size, middle)
         return bounds
 
-    def with_support(self) -> PossibleFits:
+    def with_support(self, fit: Array) -> PossibleFits:
         """Return the set about a point well inside, with a `SupportFunction` for its bounds.
 
         The set itself where constraints are of a kind that these steps do not know, or nothing
         is found inside.
+
+        Args:
+            fit: A possible fit u, on the boundary or inside, shape (n,).
         """
         limits, bodies = self.constraints, 10 * self.links
         signs = np.any(limits.rows[:, bodies:] != 0.0, axis=1)
@@ -314,7 +319,7 @@ class PossibleFits:
         rows = np.vstack([self.rows, limits.rows[~signs]])
         right = np.append(self.rest + self.rows @ self.centre, limits.least[~signs])
         cone = FitsCone(self.links, rows, right, int((~signs).sum()), self.radius)
-        support = SupportFunction.of(cone, self.centre)
+        support = SupportFunction.of(cone, fit)
         if support is None:
             return self
         rest = self.rest - self.rows @ (support.centre - self.centre)
@@ -324,7 +329,6 @@ class PossibleFits:
         self,
         below: Array | None = None,
         squares: tuple[Array, Array] | None = None,
-        accuracy: float = EXACT,
     ) -> ConicProgramme:
         """Return the conic programme for linear functions of (d, e, s, q).
 
@@ -335,7 +339,6 @@ class PossibleFits:
             below: Coefficients of scaled parameters of what s normalises, shape (n,).
             squares: a, shape (k, N), and b, shape (N,), of bodies only: k numbers q more, each
                 `q_i ≥ (a_i·x)² / b·x`, cones as well. Not together with `below`.
-            accuracy: Of what is found to be least, as a share; it is stated lower by as much.
         """
         import clarabel
 
@@ -380,9 +383,9 @@ class PossibleFits:
         right = np.zeros(matrix.shape[0])
         right[0] = -1.0
         nothing = scipy.sparse.csc_matrix((width, width))
-        settings = _settings(REGULARISATION[0], accuracy)
+        settings = _settings(REGULARISATION[0])
         solver = clarabel.DefaultSolver(nothing, np.zeros(width), matrix, right, cones, settings)
-        return ConicProgramme(solver, count, accuracy)
+        return ConicProgramme(solver, count)
 
     def _squares(self, tops: Array, bottom: Array) -> list[Array]:
         """Return (b·x + q, 2 a·x, b·x − q) of each, shape (3, n + 2 + k): a² ≤ b q is its cone."""
@@ -398,11 +401,11 @@ class PossibleFits:
 
 
 @dataclass(frozen=True)
-class _Ends:
+class Ends:
     """Minimum and maximum of linear functions of (d, e, s) over possible fits."""
 
     fits: PossibleFits  # the fits
-    below: Array | None  # coefficients of scaled parameters of what s normalises, None where s = 1
+    below: Array | None = None  # coefficients of scaled parameters of what s normalises; s = 1
 
     @cached_property
     def programme(self) -> ConicProgramme:
@@ -417,22 +420,28 @@ class _Ends:
             return np.append(np.zeros(count + 1), 1.0)
         return np.append(self.below / float(self.below @ self.fits.centre), [0.0, 0.0])
 
-    def __call__(self, direction: Array, slope: float) -> Array:
-        """Return the least and the most of `direction·d + slope e`, shape (2,)."""
+    def __call__(self, direction: Array, slope: float, middle: float) -> Array:
+        """Return the least and the most of `direction·d + slope e`, shape (2,).
+
+        Args:
+            middle: What the quantity itself is at the centre.
+        """
         if not np.isfinite(slope):
             return np.array([-np.inf, np.inf])
-        low, high = (self._least(d, slope) for d in (direction, -direction))
+        low, high = (self.least(k * direction, slope, k * middle)[0] for k in (1.0, -1.0))
         return np.array([low, -high])
 
-    def _least(self, direction: Array, slope: float) -> float:
-        support = self.fits.support
+    def least(self, direction: Array, slope: float, middle: float) -> tuple[float, Array]:
+        """Return the least, −inf unless proven, and d near it."""
+        support, centre = self.fits.support, self.fits.centre
         if support is not None:
-            at_centre = float(direction @ self.fits.centre)
-            least = support.least(np.append(direction, [-slope, -at_centre]), self.whole)
-            if least is not None:
-                scale = max(float(np.abs(direction).max()), slope)
-                return least - EXACT * (abs(least) + scale)
-        return self.programme.least(np.append(direction, [-slope, 0.0]))[0]
+            scale = max(float(np.abs(direction).max()), slope)
+            c = np.append(direction, [-slope, -float(direction @ centre)])
+            found = support.least(c, self.whole, middle, scale)
+            if found is not None:
+                least, v = found
+                return least - EXACT * (abs(least) + scale), v[: len(centre)] - centre
+        return self.programme.least(np.append(direction, [-slope, 0.0]))
 
 
 @dataclass(frozen=True)
@@ -441,7 +450,6 @@ class ConicProgramme:
 
     solver: Any  # of the conic solver, with all constraints
     count: int  # number n of scaled parameters that are not eliminated, the first unknowns
-    accuracy: float = EXACT  # share of the least by which it may be too low
 
     def least(self, objective: Array) -> tuple[float, Array]:
         """Return the least of a linear objective, −inf unless proven, and the first n unknowns."""
@@ -450,7 +458,7 @@ class ConicProgramme:
             return 0.0, np.zeros(self.count)
         self.solver.update(q=objective / scale)
         for regularisation in REGULARISATION:
-            self.solver.update(settings=_settings(regularisation, self.accuracy))
+            self.solver.update(settings=_settings(regularisation))
             solution = self.solver.solve()
             status = str(solution.status)
             if status in (*SOLVED, "DualInfeasible", "AlmostDualInfeasible"):
@@ -462,14 +470,14 @@ class ConicProgramme:
         least = min(float(solution.obj_val), float(solution.obj_val_dual))
         # Where the solver ended with a lower accuracy than asked, runs from different centres
         # differed by up to 2 %, between links that may nearly vanish.
-        slack = 0.05 if status == "AlmostSolved" else self.accuracy
+        slack = 0.05 if status == "AlmostSolved" else EXACT
         return scale * (least - slack * abs(least) - EXACT), point
 
 
-def _settings(regularisation: float, accuracy: float) -> Any:
+def _settings(regularisation: float) -> Any:
     """Return settings of a solver whose objective can be exchanged."""
     settings = conic_settings()
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 0.1 * accuracy
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 0.1 * EXACT
     settings.presolve_enable = False
     settings.static_regularization_constant = regularisation
     return settings

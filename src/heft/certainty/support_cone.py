@@ -572,7 +572,9 @@ def step(
         for i in range(slots):
             right[i] -= (1.0 - kept) * base[i]
         product = target - gap - change[3][1] * change[3][2]
-        solve(cone, scaling, factor, refined, -(1.0 - kept) * lacking[1], right, change[0], change[2])
+        solve(
+            cone, scaling, factor, refined, -(1.0 - kept) * lacking[1], right, change[0], change[2]
+        )
         share = 1.0 / _changed(
             cone, scaling, problem, at, lacking, columns, kept, product, change, turned
         )
