@@ -20,12 +20,12 @@ import scipy.linalg
 from heft.arrays import Array
 from heft.estimators import BASIS, IDENTITY, stack, unstack
 
-from .support_cone import RAY, Equations, FitsCone, Point, depth, judge, step
+from .support_cone import Equations, FitsCone, Point, depth, judge, step
 
 START = 1.0  # multipliers at the start, as a share of the barrier's
 PROVEN = 1e-4  # of an end's distance from the centre: the method stops
 ENOUGH = 1e-2  # of it, where rounding lets steps come no further
-LOOSE = 0.1  # pull of the model file's bodies at the centre, beside the barrier's of 1
+LOOSE = 0.03  # pull of the model file's bodies at the centre, beside the barrier's of 1
 
 
 @dataclass(frozen=True)
