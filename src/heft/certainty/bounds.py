@@ -31,7 +31,7 @@ from heft.engine import side_by_side
 from heft.estimators import Limits, limbs
 from heft.information import ParameterSpace, Triangle, inertia
 
-from .possible_fits import MASS_CAP, MOST_LINKS, NO_LIMITS, Ends, PossibleFits
+from .possible_fits import MASS_CAP, NO_LIMITS, ConicProgramme, PossibleFits
 
 # The axes of the two second moments of which each moment of inertia is the sum.
 ACROSS = ((1, 2), (0, 2), (0, 1))
@@ -64,19 +64,18 @@ class _Link:
     def most(self, mass: float, size: float) -> Array:
         """Return upper bounds of the three central moments of inertia, shape (3,) [kg·m²]."""
         unit = mass * size**2
-        fits = self.fits.moderate or self.fits
-        programme = fits.programme(squares=(self.first / (mass * size), self.mass / mass))
+        programme = self.fits.programme(squares=(self.first / (mass * size), self.mass / mass))
         bounds = np.empty(3)
         for axis, across in enumerate(ACROSS):
             direction = self.second[list(across)].sum(axis=0) @ self.fits.metric
             squares = np.full(3, unit)
             squares[axis] = 0.0
             low, _ = programme.least(np.array([*-direction, 0.0, 0.0, *squares]))
-            bounds[axis] = direction @ fits.centre - low
+            bounds[axis] = direction @ self.fits.centre - low
         return bounds
 
     def least(
-        self, ends_of: Ends, across: Sequence[int], com: Array, high: float, size: float
+        self, programme: ConicProgramme, across: Sequence[int], com: Array, high: float, size: float
     ) -> float:
         """Return a lower bound of Σ_aa − h_a²/m, summed over some axes a [kg·m²].
 
@@ -87,30 +86,31 @@ class _Link:
         """
         axes = list(across)
         # Parts of the range of the centre with what is proven for them, the least first.
-        proven, value = self._in_part(ends_of, axes, com)
+        proven, value = self._in_part(programme, axes, com)
         parts = [(proven, 0, com)]
         for count in range(1, PARTS // self.fits.links, 2):
             proven, _, part = heapq.heappop(parts)
             if value - max(proven, 0.0) <= CLOSE * min(high - value, size):
                 return max(proven, 0.0)
             for number, half in enumerate(_halves(part)):
-                least, there = self._in_part(ends_of, axes, half)
+                least, there = self._in_part(programme, axes, half)
                 value = min(value, there)
                 heapq.heappush(parts, (max(least, proven), count + number, half))
         return max(parts[0][0], 0.0)
 
-    def _in_part(self, ends_of: Ends, across: list[int], com: Array) -> tuple[float, float]:
+    def _in_part(
+        self, programme: ConicProgramme, across: list[int], com: Array
+    ) -> tuple[float, float]:
         """Return the proven bound where the centre lies in a range, and the value found."""
         ends, products = com.sum(axis=1), com.prod(axis=1)
         second = self.second[across].sum(axis=0)
         row = second - ends @ self.first[across] + products.sum() * self.mass
         direction = row @ self.fits.metric
-        middle = float(direction @ self.fits.centre)
-        low, move = ends_of.least(direction, 0.0, middle)
+        low, move = programme.least(np.array([*direction, 0.0, 0.0]))
         point = self.fits.metric @ (self.fits.centre + move)
         mass, moments = float(self.mass @ point), self.first[across] @ point
         value = float(second @ point - moments @ moments / mass) if mass > 0.0 else 0.0
-        return middle + low, max(value, 0.0)
+        return float(direction @ self.fits.centre) + low, max(value, 0.0)
 
 
 def _halves(part: Array) -> Iterator[Array]:
@@ -139,13 +139,18 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     high = link.most(mass, float(np.sqrt(moments.sum() / mass)))
     high[high > MASS_CAP * moments] = np.inf
     low = np.zeros(3)
-    ends_of = Ends(fits)
+    programme = fits.programme(accuracy=1e-4)  # what is proven stays below
     for axis, across in enumerate(ACROSS):
         closed = [k for k in across if np.isfinite(com[k]).all()]
         if closed:
             ends = com[closed] - middle[closed, None]
-            low[axis] = link.least(ends_of, closed, ends, high[axis], moments[axis])
+            low[axis] = link.least(programme, closed, ends, high[axis], moments[axis])
     return np.column_stack([low, high])
+
+
+# A limb of more links has no bounds of inertias: with them those of a humanoid, 21 links in one
+# limb, took three times as long, since each conic problem has all links of a limb.
+MOST_LINKS = 12
 
 
 @dataclass(frozen=True)

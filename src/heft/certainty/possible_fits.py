@@ -165,16 +165,16 @@ class Eliminated:
 NO_LIMITS = Limits()
 # Strength of the prior that picks one of the best points: it can only widen, by as little.
 LEAST_PRIOR = 1e-6
-# Of the one that picks a point near them whose numbers are moderate, to measure from.
+# Of the one that picks a point near them whose numbers are moderate, to measure from; of many links
+# the point is the support function's centre.
 CENTRING = 1.0
 # Bounds of masses and inertias beyond this many times the model file's are none.
 MASS_CAP = 1e4
 # What is added for the solver's tolerance of 1e-8, as a share and in the model file's units:
 # a friction that is zero must not fall out of its bounds by rounding.
 EXACT = 1e-7
-# A limb of more links has no bounds of inertias: with them those of a humanoid, 21 links in one
-# limb, took three times as long, since each conic problem has all links of a limb.
-MOST_LINKS = 12
+# Links up to which the conic solver takes less time than steps of our own.
+FEW_LINKS = 12
 # Regularisation of the solver's equations, the first that ends. What is usual, 1e-8, holds back
 # ends at which other links are a million times the model file's: of an arm whose model file was
 # far off, points that fit were up to twice as far out as what was then called the end, and it took
@@ -200,10 +200,9 @@ class PossibleFits:
     links: int  # number of links
     constraints: LinearConstraints  # linear constraints on u
     eliminated: Eliminated  # the other parameters
-    # the least of linear functions by steps of our own; None if they don't know the constraints
+    # the least of linear functions by steps that know which rows see which links, for more links
+    # than `FEW_LINKS`; None for others
     support: SupportFunction | None = None
-    # the same about a point of moderate numbers, of few links, for conic programmes
-    moderate: PossibleFits | None = None
 
     @staticmethod
     def of(
@@ -225,7 +224,7 @@ class PossibleFits:
             SolverFailure: If no consistent parameters are found.
         """
         constraints = linear_constraints(space, limits)
-        few = len(space.groups) <= MOST_LINKS
+        few = len(space.groups) <= FEW_LINKS
         best, *more = (
             PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(triangle, space)
             for n in ((LEAST_PRIOR, CENTRING) if few else (LEAST_PRIOR,))
@@ -270,8 +269,7 @@ class PossibleFits:
             constraints.measured(metric).part(np.flatnonzero(~free)),
             eliminated,
         )
-        inner = np.linalg.solve(metric, best)[~free]
-        return replace(fits.with_support(inner), moderate=fits if few else None)
+        return fits if few else fits.with_support()
 
     def bound(self, c: Array) -> tuple[float, float]:
         """Return the lower and upper bound of c·x; infinite where unbounded."""
@@ -304,7 +302,7 @@ class PossibleFits:
     def _bounds(self, quantities: Array, below: Array | None) -> Array:
         """Return bounds of quantities over what `below` of scaled parameters is, 1 if not given."""
         size = 1.0 if below is None else float(below @ self.centre)
-        ends_of = Ends(self, below)
+        ends_of = _Ends(self, below)
         bounds = np.empty((len(quantities), 2))
         for c, ends in zip(quantities, bounds, strict=True):
             others, constant, slope = self.eliminated.part(c)
@@ -315,14 +313,11 @@ class PossibleFits:
             ends[:] = middle + ends_of(direction / size, slope / size, middle)
         return bounds
 
-    def with_support(self, fit: Array) -> PossibleFits:
+    def with_support(self) -> PossibleFits:
         """Return the set about a point well inside, with a `SupportFunction` for its bounds.
 
         The set itself where constraints are of a kind that these steps do not know, or nothing
         is found inside.
-
-        Args:
-            fit: A possible fit u, on the boundary or inside, shape (n,).
         """
         limits, bodies = self.constraints, 10 * self.links
         signs = np.any(limits.rows[:, bodies:] != 0.0, axis=1)
@@ -338,7 +333,7 @@ class PossibleFits:
         rows = np.vstack([self.rows, limits.rows[~signs]])
         right = np.append(self.rest + self.rows @ self.centre, limits.least[~signs])
         cone = FitsCone(self.links, rows, right, int((~signs).sum()), self.radius)
-        support = SupportFunction.of(cone, fit)
+        support = SupportFunction.of(cone, self.centre)
         if support is None:
             return self
         rest = self.rest - self.rows @ (support.centre - self.centre)
@@ -348,6 +343,7 @@ class PossibleFits:
         self,
         below: Array | None = None,
         squares: tuple[Array, Array] | None = None,
+        accuracy: float = EXACT,
     ) -> ConicProgramme:
         """Return the conic programme for linear functions of (d, e, s, q).
 
@@ -358,6 +354,7 @@ class PossibleFits:
             below: Coefficients of scaled parameters of what s normalises, shape (n,).
             squares: a, shape (k, N), and b, shape (N,), of bodies only: k numbers q more, each
                 `q_i ≥ (a_i·x)² / b·x`, cones as well. Not together with `below`.
+            accuracy: Of what is found to be least, as a share; it is stated lower by as much.
         """
         import clarabel
 
@@ -402,9 +399,9 @@ class PossibleFits:
         right = np.zeros(matrix.shape[0])
         right[0] = -1.0
         nothing = scipy.sparse.csc_matrix((width, width))
-        settings = _settings(REGULARISATION[0])
+        settings = _settings(REGULARISATION[0], accuracy)
         solver = clarabel.DefaultSolver(nothing, np.zeros(width), matrix, right, cones, settings)
-        return ConicProgramme(solver, count)
+        return ConicProgramme(solver, count, accuracy)
 
     def _squares(self, tops: Array, bottom: Array) -> list[Array]:
         """Return (b·x + q, 2 a·x, b·x − q) of each, shape (3, n + 2 + k): a² ≤ b q is its cone."""
@@ -420,11 +417,11 @@ class PossibleFits:
 
 
 @dataclass(frozen=True)
-class Ends:
+class _Ends:
     """Minimum and maximum of linear functions of (d, e, s) over possible fits."""
 
     fits: PossibleFits  # the fits
-    below: Array | None = None  # coefficients of scaled parameters of what s normalises; s = 1
+    below: Array | None  # coefficients of scaled parameters of what s normalises, None where s = 1
 
     @cached_property
     def programme(self) -> ConicProgramme:
@@ -447,20 +444,18 @@ class Ends:
         """
         if not np.isfinite(slope):
             return np.array([-np.inf, np.inf])
-        low, high = (self.least(k * direction, slope, k * middle)[0] for k in (1.0, -1.0))
+        low, high = (self._least(k * direction, slope, k * middle) for k in (1.0, -1.0))
         return np.array([low, -high])
 
-    def least(self, direction: Array, slope: float, middle: float) -> tuple[float, Array]:
-        """Return the least, −inf unless proven, and d near it."""
-        support, centre = self.fits.support, self.fits.centre
+    def _least(self, direction: Array, slope: float, middle: float) -> float:
+        support = self.fits.support
         if support is not None:
             scale = max(float(np.abs(direction).max()), slope)
-            c = np.append(direction, [-slope, -float(direction @ centre)])
-            found = support.least(c, self.whole, middle, scale)
-            if found is not None:
-                least, v = found
-                return least - EXACT * (abs(least) + scale), v[: len(centre)] - centre
-        return self.programme.least(np.append(direction, [-slope, 0.0]))
+            c = np.append(direction, [-slope, -float(direction @ self.fits.centre)])
+            least = support.least(c, self.whole, middle, scale)
+            if least is not None:
+                return least - EXACT * (abs(least) + scale)
+        return self.programme.least(np.append(direction, [-slope, 0.0]))[0]
 
 
 @dataclass(frozen=True)
@@ -469,6 +464,7 @@ class ConicProgramme:
 
     solver: Any  # of the conic solver, with all constraints
     count: int  # number n of scaled parameters that are not eliminated, the first unknowns
+    accuracy: float = EXACT  # share of the least by which it may be too low
 
     def least(self, objective: Array) -> tuple[float, Array]:
         """Return the least of a linear objective, −inf unless proven, and the first n unknowns."""
@@ -477,7 +473,7 @@ class ConicProgramme:
             return 0.0, np.zeros(self.count)
         self.solver.update(q=objective / scale)
         for regularisation in REGULARISATION:
-            self.solver.update(settings=_settings(regularisation))
+            self.solver.update(settings=_settings(regularisation, self.accuracy))
             solution = self.solver.solve()
             status = str(solution.status)
             if status in (*SOLVED, "DualInfeasible", "AlmostDualInfeasible"):
@@ -489,14 +485,14 @@ class ConicProgramme:
         least = min(float(solution.obj_val), float(solution.obj_val_dual))
         # Where the solver ended with a lower accuracy than asked, runs from different centres
         # differed by up to 2 %, between links that may nearly vanish.
-        slack = 0.05 if status == "AlmostSolved" else EXACT
+        slack = 0.05 if status == "AlmostSolved" else self.accuracy
         return scale * (least - slack * abs(least) - EXACT), point
 
 
-def _settings(regularisation: float) -> Any:
+def _settings(regularisation: float, accuracy: float) -> Any:
     """Return settings of a solver whose objective can be exchanged."""
     settings = conic_settings()
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 0.1 * EXACT
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 0.1 * accuracy
     settings.presolve_enable = False
     settings.static_regularization_constant = regularisation
     return settings

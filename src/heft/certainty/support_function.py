@@ -24,8 +24,8 @@ from .support_cone import Equations, FitsCone, Point, depth, judge, step
 
 START = 1.0  # multipliers at the start, as a share of the barrier's
 PROVEN = 1e-4  # of an end's distance from the centre: the method stops
-ENOUGH = 1e-2  # of it, where rounding lets steps come no further
-LOOSE = 0.03  # pull of the model file's bodies at the centre, beside the barrier's of 1
+ENOUGH = 1e-3  # of it, where rounding lets steps come no further
+LOOSE = 1e-3  # pull of the model file's bodies at the centre, beside the barrier's of 1
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,7 @@ class SupportFunction:
         along = scipy.linalg.solve_triangular(self.hessian, c[:n], trans="T", check_finite=False)
         return float(np.sqrt(along @ along + c[n] ** 2 / self.slope))
 
-    def least(
-        self, c: Array, a: Array, middle: float = 0.0, unit: float = np.inf
-    ) -> tuple[float, Array] | None:
+    def least(self, c: Array, a: Array, middle: float = 0.0, unit: float = np.inf) -> float | None:
         """Return a proven lower bound of c·v for a·v = 1, tight to `PROVEN` if rounding allows.
 
         Args:
@@ -71,7 +69,7 @@ class SupportFunction:
             unit: A usual size of it: where the centre is far out, the bound is as tight for that.
 
         Returns:
-            The bound, −inf where there is none, and v near it; None if the steps come to no proof.
+            −inf where there is none; None if the steps come to no proof.
         """
         width = self.width(c)
         if width == 0.0:
@@ -86,9 +84,9 @@ class SupportFunction:
             near = unit + abs(middle + width * proven)  # NaN is no proof
             off *= max(1.0, width * abs(proven) / near)
             if off < PROVEN:
-                return width * proven, at[0] / at[3][1]
+                return width * proven
             if falls:
-                return -np.inf, at[0]
+                return -np.inf
             refined = refined or 0.5 * best < off < 0.1  # steps of full length gain a decade
             if off < best:
                 best, bound = off, proven
@@ -96,7 +94,7 @@ class SupportFunction:
             # Rounding beside the boundary, or nothing more is gained.
             if new is None or not step(cone, *new, refined, problem, at, lacking) > 1e-4:
                 break
-        return (width * bound, at[0] / at[3][1]) if best < ENOUGH else None
+        return width * bound if best < ENOUGH else None
 
 
 def _inside(cone: FitsCone, fit: Array) -> Array | None:
