@@ -53,11 +53,9 @@ ROUNDS = 6  # correctors of a step at most, each with the products of the last o
 BACK = 0.95  # share of a step to the boundary
 
 
-# Of slices: where the first index is no constant, loops over it would not be vectorised.
-
-
 @reassociated
 def _dot(u: Array, v: Array) -> float:
+    # Of slices: loops whose first index is no constant would not be vectorised.
     total = 0.0
     for i in range(len(u)):
         total += u[i] * v[i]
@@ -346,7 +344,7 @@ def beyond(cone: Cone, scaling: Scaling, change: Array) -> float:
     found = max(found, _ball_beyond(middle, change[10 * links + len(lengths) :]))
     for k in range(links):
         found = _body_beyond(change[10 * k : 10 * k + 10], values[k], found)
-    return found
+    return float(found)
 
 
 @reassociated
@@ -399,9 +397,10 @@ def _soften(cone: Cone, scaling: Scaling, g: Array, out: Array) -> None:
 
 
 @reassociated
-def _solve(
+def solve(
     cone: Cone, scaling: Scaling, factor: Factor, g: Array, b: Array, move: Array, push: Array
 ) -> None:
+    """Fill Δv and Δz of right sides g, shape (n + 2,), and b, shape (slots,)."""
     (rows, begin, right, radius, _, limits), (lower, along, solved, size) = cone, factor
     axis, eta = scaling[4], scaling[6][0]
     n, count = rows.shape[1], len(rows) - limits
@@ -439,25 +438,6 @@ def _solve(
     _square_ball(axis, eta, on_ball)
     move[n] = on_ball[1] + slack[ball + 1]
     move[n + 1] = (on_ball[0] + slack[ball]) / radius
-
-
-@reassociated
-def solve(
-    cone: Cone, scaling: Scaling, factor: Factor, refined: bool, g: Array, b: Array,
-    move: Array, push: Array,
-) -> None:  # fmt: skip
-    """Fill Δv and Δz of right sides g, shape (n + 2,), and b, shape (slots,)."""
-    _solve(cone, scaling, factor, g, b, move, push)
-    if refined:
-        pulled, more = np.empty((2, len(g)))
-        slack, into, left, added = np.empty((4, len(b)))
-        pulls(cone, push, pulled)
-        slacks(cone, move, slack)
-        scaled(cone, scaling, 0, slack, into)
-        scaled(cone, scaling, 2, push, left)
-        _solve(cone, scaling, factor, g - pulled, b - into - left, more, added)
-        _add(1.0, more, move)
-        _add(1.0, added, push)
 
 
 # ---- steps ----------------------------------------------------------------------------------
@@ -534,14 +514,13 @@ def _changed(
     scaled(cone, scaling, 2, push, turned[1])
     found = max(-ends[1] / whole, -ends[2] / lack)
     found = max(found, beyond(cone, scaling, turned[0]), beyond(cone, scaling, turned[1]))
-    return max(found, 1e-300)
+    return float(max(found, 1e-300))
 
 
 @reassociated
 def step(
-    cone: Cone, scaling: Scaling, factor: Factor, refined: bool, problem: Array, at: Point,
-    lacking: Lacking,
-) -> float:  # fmt: skip
+    cone: Cone, scaling: Scaling, factor: Factor, problem: Array, at: Point, lacking: Lacking
+) -> float:
     """Move an iterate by a predictor and correctors; return the share of it that was taken."""
     v, slack, push, ends = at
     size, slots = len(v), len(slack)
@@ -550,8 +529,8 @@ def step(
     complement(cone, scaling, 0.0, nothing, nothing, right)  # −λ
     right -= base
     moves, pushes, corner = np.empty((2, size)), np.empty((2, slots)), np.empty((2, 2))
-    solve(cone, scaling, factor, refined, -problem[1], nothing, moves[0], pushes[0])
-    solve(cone, scaling, factor, refined, problem[0], nothing, moves[1], pushes[1])
+    solve(cone, scaling, factor, -problem[1], nothing, moves[0], pushes[0])
+    solve(cone, scaling, factor, problem[0], nothing, moves[1], pushes[1])
     for i in range(2):
         for j in range(2):
             corner[i, j] = _dot(problem[1 - i], moves[j]) - (1.0 if i != j else 0.0)
@@ -560,7 +539,7 @@ def step(
     change = np.empty(size), np.empty(slots), np.empty(slots), np.empty(3)
     best = np.empty(size), np.empty(slots), np.empty(slots), np.empty(3)
     turned = np.empty((2, slots))
-    solve(cone, scaling, factor, refined, -lacking[1], right, change[0], change[2])
+    solve(cone, scaling, factor, -lacking[1], right, change[0], change[2])
     gap = ends[1] * ends[2]
     found = _changed(cone, scaling, problem, at, lacking, columns, 0.0, -gap, change, turned)
     kept = max(0.0, 1.0 - 1.0 / found) ** POWER
@@ -572,9 +551,7 @@ def step(
         for i in range(slots):
             right[i] -= (1.0 - kept) * base[i]
         product = target - gap - change[3][1] * change[3][2]
-        solve(
-            cone, scaling, factor, refined, -(1.0 - kept) * lacking[1], right, change[0], change[2]
-        )
+        solve(cone, scaling, factor, -(1.0 - kept) * lacking[1], right, change[0], change[2])
         share = 1.0 / _changed(
             cone, scaling, problem, at, lacking, columns, kept, product, change, turned
         )
@@ -751,7 +728,7 @@ def warm_up() -> None:
     judge(cone.plain, problem, at, lacking)
     equations = cone.equations(*at[1:3])
     if equations is not None:
-        step(cone.plain, *equations, True, problem, at, lacking)
+        step(cone.plain, *equations, problem, at, lacking)
 
 
 KERNELS = Kernels((depth, slacks, scale, judge, step), warm_up)

@@ -74,8 +74,7 @@ class SupportFunction:
         width = self.width(c)
         if width == 0.0:
             return None
-        best, bound, refined = np.inf, 0.0, False
-        problem = np.array([c / width, a])
+        best, bound, problem = np.inf, 0.0, np.array([c / width, a])
         lacking = np.empty(self.cone.slots), np.empty(len(c)), np.empty(2)
         (v, slack, push, ends), equations = self.start
         at, cone = (v.copy(), slack.copy(), push.copy(), ends.copy()), self.cone.plain
@@ -84,15 +83,14 @@ class SupportFunction:
             near = unit + abs(middle + width * proven)  # NaN is no proof
             off *= max(1.0, width * abs(proven) / near)
             if off < PROVEN:
-                return width * proven
+                return float(width * proven)
             if falls:
                 return -np.inf
-            refined = refined or 0.5 * best < off < 0.1  # steps of full length gain a decade
             if off < best:
                 best, bound = off, proven
             new = self.cone.equations(*at[1:3]) if k else equations
             # Rounding beside the boundary, or nothing more is gained.
-            if new is None or not step(cone, *new, refined, problem, at, lacking) > 1e-4:
+            if new is None or not step(cone, *new, problem, at, lacking) > 1e-4:
                 break
         return width * bound if best < ENOUGH else None
 
