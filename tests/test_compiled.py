@@ -93,7 +93,7 @@ def test_every_kernel_that_commands_call_is_an_entry() -> None:
     """An entry's own code holds what it calls; what is called beside it would be compiled anew."""
     found = [k.warm_up.__module__.rpartition(".")[2] for k in compiled.every_kernels()]
     assert {"compiled_walks", "folding", "presliding", "hit_and_run"} <= set(found)
-    assert len(set(found)) == len(found) == 12
+    assert len(set(found)) == len(found) == 13
 
 
 def test_the_walk_depends_on_the_file_of_its_folding() -> None:

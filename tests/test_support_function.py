@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
 from heft.certainty import PossibleFits, possible_fits
 from heft.certainty.support_cone import (
-    BallScaling,
-    BodyScaling,
+    Equations,
     FitsCone,
-    FitsScaling,
-    SupportStep,
-    ball_product,
+    beyond,
+    complement,
     depth,
+    pulls,
+    scaled,
+    solve,
 )
 from heft.certainty.support_function import PROVEN, SupportFunction
 from heft.estimators.feasible_set import Limits, stack, unstack
@@ -39,13 +41,26 @@ def drawn_cone(seed: int, limits: int = 2, links: int = 3, terms: int = 2) -> Fi
 
 def inner(cone: FitsCone, rng: np.random.Generator) -> np.ndarray:
     """A vector inside all cones, some of it near their boundary."""
-    out = np.empty(cone.ball.stop)
+    out = np.empty(cone.slots)
     wide = rng.normal(size=(cone.links, 4, 4))
     narrow = np.diag([1.0, 1.0, 1e-2, 1e-3])
     out[cone.bodies] = stack(wide @ narrow @ np.swapaxes(wide, 1, 2)).ravel()
     out[cone.linear] = 10.0 ** rng.uniform(-3.0, 1.0, cone.linear.stop - cone.linear.start)
     out[cone.ball] = rng.normal(size=cone.ball.stop - cone.ball.start)
     out[cone.ball.start] = 1.001 * np.linalg.norm(out[cone.ball][1:])
+    return out
+
+
+def equations(cone: FitsCone, slack: np.ndarray, push: np.ndarray) -> Equations:
+    found = cone.equations(slack, push)
+    assert found is not None
+    return found
+
+
+def filled(kernel: Callable[..., None], *arguments: object, size: int) -> np.ndarray:
+    """What a kernel fills."""
+    out = np.empty(size)
+    kernel(*arguments, out)
     return out
 
 
@@ -56,14 +71,20 @@ def inner(cone: FitsCone, rng: np.random.Generator) -> np.ndarray:
 def test_scaled_slack_and_multiplier_are_the_same(seed: int) -> None:
     cone, rng = drawn_cone(seed), np.random.default_rng(seed)
     slack, push = inner(cone, rng), inner(cone, rng)
-    scaling = FitsScaling.of(cone, slack, push)
-    both = scaling.into(slack)
-    np.testing.assert_allclose(scaling.push_into(push), both, rtol=1e-6, atol=1e-8)
+    scaling, _ = equations(cone, slack, push)
+    into, out, push_into = (partial(filled, scaled, cone.plain, scaling, k) for k in range(3))
+    size = cone.slots
+    both = into(slack, size=size)
+    np.testing.assert_allclose(push_into(push, size=size), both, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(both @ both, slack @ push, rtol=1e-9)
-    np.testing.assert_allclose(scaling.out(both), slack, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(out(both, size=size), slack, rtol=1e-9, atol=1e-12)
+    # λ is what both are, in each cone's own entries.
+    nothing = np.zeros(size)
+    own = filled(complement, cone.plain, scaling, 0.0, nothing, nothing, size=size)
+    np.testing.assert_allclose(-own, both, rtol=1e-6, atol=1e-8)
     # A scaled step to the boundary ends at the boundary.
-    change = rng.normal(size=len(slack))
-    there = slack + change / scaling.share(scaling.into(change))
+    change = rng.normal(size=size)
+    there = slack + change / beyond(cone.plain, scaling, into(change, size=size))
     edge = min(
         float(np.linalg.eigvalsh(unstack(there[cone.bodies].reshape(-1, 10))).min()),
         float(there[cone.linear].min()),
@@ -73,31 +94,40 @@ def test_scaled_slack_and_multiplier_are_the_same(seed: int) -> None:
 
 
 @every_seed
-def test_the_scaling_of_a_ball_is_a_root(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    slack, push = (np.append(3.0, rng.normal(size=4)) for _ in range(2))
-    slack[0], push[0] = (1.1 * np.linalg.norm(v[1:]) for v in (slack, push))
-    scaling = BallScaling.of(slack, push)
-    mirror = np.diag([1.0, -1.0, -1.0, -1.0, -1.0])
-    square = 2.0 * np.outer(scaling.axis, scaling.axis) - mirror
-    matrix = np.column_stack([scaling.times(scaling.times(e)) for e in np.eye(5)])
-    np.testing.assert_allclose(matrix, scaling.size**2 * square, atol=1e-9)
-    v = rng.normal(size=5)
-    np.testing.assert_allclose(scaling.times(scaling.solved(v)), v, rtol=1e-9, atol=1e-12)
-    product = rng.normal(size=5)
-    found = ball_product(scaling.both, scaling.complement(0.7, product))
-    wanted = 0.7 * np.eye(5)[0] - ball_product(scaling.both, scaling.both) - product
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
+def test_a_complement_gives_the_product_that_is_wanted(seed: int) -> None:
+    """`λ ∘ x + λ ∘ λ + first ∘ second` is the target's multiple of the unit, in each cone."""
+    cone, rng = drawn_cone(seed), np.random.default_rng(seed)
+    slack, push = inner(cone, rng), inner(cone, rng)
+    scaling, _ = equations(cone, slack, push)
+    own = filled(scaled, cone.plain, scaling, 0, slack, size=cone.slots)
+    first, second = rng.normal(size=(2, cone.slots))
+    x = filled(complement, cone.plain, scaling, 0.7, first, second, size=cone.slots)
+    total = product(cone, own, x) + product(cone, own, own) + product(cone, first, second)
+    unit = cone.slack(np.zeros(cone.unknowns + 2))
+    unit[cone.bodies] = np.tile(stack(np.eye(4)), cone.links)
+    unit[cone.linear], unit[cone.ball.start] = 1.0, 1.0
+    np.testing.assert_allclose(total, 0.7 * unit, atol=1e-6 * np.abs(own).max() ** 2)
 
 
-def test_outside_nothing_is_scaled() -> None:
-    outside = np.array([1.0, 1.0, 0.1])
-    with pytest.raises(np.linalg.LinAlgError):
-        BallScaling.of(outside, np.array([1.0, 0.0, 0.0]))
-    with pytest.raises(np.linalg.LinAlgError):
-        BallScaling.of(-np.array([1.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0]))
-    with pytest.raises(np.linalg.LinAlgError):
-        BodyScaling.of(-np.eye(4)[None], np.eye(4)[None])
+def product(cone: FitsCone, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The product of each cone: symmetrised, of each entry, and `(u·v, u_0 v_i + v_0 u_i)`."""
+    u, v = one[cone.ball], other[cone.ball]
+    ball = u[0] * v + v[0] * u
+    ball[0] = u @ v
+    first, second = (unstack(x[cone.bodies].reshape(-1, 10)) for x in (one, other))
+    bodies = 0.5 * stack(first @ second + second @ first)
+    return np.concatenate([bodies.ravel(), one[cone.linear] * other[cone.linear], ball])
+
+
+@pytest.mark.parametrize("outside", ["body", "term", "ball"])
+def test_outside_nothing_is_scaled(outside: str) -> None:
+    cone, rng = drawn_cone(0), np.random.default_rng(0)
+    slack, push = inner(cone, rng), inner(cone, rng)
+    part = {"body": cone.bodies, "term": cone.signs, "ball": cone.ball}[outside]
+    for k in range(2):
+        both = [slack.copy(), push.copy()]
+        both[k][part] *= -1.0
+        assert cone.equations(*both) is None
 
 
 # ---- equations ------------------------------------------------------------------------------
@@ -107,9 +137,9 @@ def test_outside_nothing_is_scaled() -> None:
 @every_limit
 def test_slacks_and_what_multipliers_pull_are_adjoint(seed: int, limits: int) -> None:
     cone, rng = drawn_cone(seed, limits), np.random.default_rng(seed)
-    v, push = rng.normal(size=cone.unknowns + 2), rng.normal(size=cone.ball.stop)
-    np.testing.assert_allclose(cone.slack(v) @ push, v @ cone.pulled(push), rtol=1e-9)
-    assert len(cone.slack(v)) == cone.ball.stop
+    v, push = rng.normal(size=cone.unknowns + 2), rng.normal(size=cone.slots)
+    pulled = filled(pulls, cone.plain, push, size=len(v))
+    np.testing.assert_allclose(cone.slack(v) @ push, v @ pulled, rtol=1e-9)
     slack = inner(cone, rng)
     assert cone.inverse(slack) @ slack == pytest.approx(cone.degree)
 
@@ -118,13 +148,16 @@ def test_slacks_and_what_multipliers_pull_are_adjoint(seed: int, limits: int) ->
 @every_limit
 def test_a_step_solves_its_equations(seed: int, limits: int) -> None:
     cone, rng = drawn_cone(seed, limits), np.random.default_rng(seed)
-    scaling = FitsScaling.of(cone, inner(cone, rng), inner(cone, rng))
-    g, b = rng.normal(size=cone.unknowns + 2), rng.normal(size=cone.ball.stop)
-    move, push = SupportStep.of(scaling).solve(g, b)
+    scaling, factor = equations(cone, inner(cone, rng), inner(cone, rng))
+    g, b = rng.normal(size=cone.unknowns + 2), rng.normal(size=cone.slots)
+    move, push = np.empty_like(g), np.empty_like(b)
+    solve(cone.plain, scaling, factor, g, b, move, push)
     scale = np.abs(cone.rows).max() * np.abs(push).max()
-    np.testing.assert_allclose(cone.pulled(push), g, atol=1e-12 * scale)
-    into = scaling.into(cone.slack(move)) + scaling.push_into(push)
-    np.testing.assert_allclose(into, b, atol=1e-9 * np.abs(scaling.push_into(push)).max())
+    pulled = filled(pulls, cone.plain, push, size=len(g))
+    np.testing.assert_allclose(pulled, g, atol=1e-12 * scale)
+    into = filled(scaled, cone.plain, scaling, 0, cone.slack(move), size=cone.slots)
+    across = filled(scaled, cone.plain, scaling, 2, push, size=cone.slots)
+    np.testing.assert_allclose(into + across, b, atol=1e-9 * np.abs(across).max())
 
 
 # ---- ends -----------------------------------------------------------------------------------

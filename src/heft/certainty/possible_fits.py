@@ -60,20 +60,39 @@ class TermDirections:
     forward: Array  # Qᵀ F, shape (r, f)
     blind: NDArray[np.bool_]  # which terms have a part in what no row tells of terms, shape (f,)
 
+    # places of the terms of each set of columns orthogonal to all others, and their decomposition
+    parts: tuple[tuple[NDArray[np.intp], Directions], ...]
+
     @staticmethod
     def of(columns: Array, rows: int) -> TermDirections:
         """Return the directions of columns F, which stand for so many rows."""
-        size = columns.shape[1]
-        blind = np.ones(size, dtype=np.bool_)
-        parts: list[tuple[Array, Array]] = []
-        for own in orthogonal_sets(columns, rows * float(np.finfo(float).eps)):
-            shown = Directions.of(columns[:, own], rows)
-            inverse = np.zeros((size, shown.rank))
-            inverse[own], blind[own] = shown.inverse, shown.blind
-            parts.append((shown.left[:, : shown.rank], inverse))
-        seen = np.hstack([np.zeros((len(columns), 0)), *(U for U, _ in parts)])
-        inverse = np.hstack([np.zeros((size, 0)), *(inverse for _, inverse in parts)])
-        return TermDirections(seen, inverse, seen.T @ columns, blind)
+        sets = orthogonal_sets(columns, rows * float(np.finfo(float).eps))
+        parts = ((own, Directions.of(columns[:, own], rows)) for own in sets)
+        return TermDirections._of_parts(columns, tuple(parts))
+
+    def among(self, columns: Array, kept: NDArray[np.bool_]) -> TermDirections:
+        """Return the directions of some columns of F, which are given, shape (m, any)."""
+        place, parts = np.cumsum(kept) - 1, []
+        for own, shown in self.parts:
+            left = place[own[kept[own]]]
+            if len(left) < len(own):
+                shown = Directions.of(columns[:, left], shown.rows)
+            parts += [(left, shown)] if len(left) else []
+        return TermDirections._of_parts(columns, tuple(parts))
+
+    @staticmethod
+    def _of_parts(
+        columns: Array, parts: tuple[tuple[NDArray[np.intp], Directions], ...]
+    ) -> TermDirections:
+        rank, size = sum(shown.rank for _, shown in parts), columns.shape[1]
+        seen, blind = np.empty((len(columns), rank)), np.ones(size, dtype=np.bool_)
+        inverse, forward, first = np.zeros((size, rank)), np.zeros((rank, size)), 0
+        for own, shown in parts:
+            mine = slice(first, first := first + shown.rank)
+            seen[:, mine] = shown.left[:, : shown.rank]
+            inverse[own, mine], blind[own] = shown.inverse, shown.blind
+            forward[mine, own] = seen[:, mine].T @ columns[:, own]
+        return TermDirections(seen, inverse, forward, blind, parts)
 
     def without(self, v: Array) -> Array:
         """Return columns or a right-hand side less their part in it, shape (m, any) or (m,)."""
@@ -220,7 +239,7 @@ class PossibleFits:
         # Farther from a sign's constraint than the farthest point, it cannot matter.
         sure = terms.surely_positive(columns[:, :bodies], triangle.z, triangle.rows, energy, 1.01)
         free[signs] &= np.append(np.zeros(bodies, dtype=np.bool_), sure)[signs]
-        shown = TermDirections.of(columns[:, free], triangle.rows)
+        shown = terms.among(columns[:, free], free[bodies:])
         kept = columns[:, ~free]
         eliminated = Eliminated(
             scipy.sparse.csc_array(metric[:, free]),
@@ -291,7 +310,7 @@ class PossibleFits:
             middle = (float(direction @ self.centre) + constant) / size
             if below is not None:
                 direction = direction - middle * below
-            ends[:] = middle + ends_of(direction / size, slope / size)
+            ends[:] = middle + ends_of(direction / size, slope / size, middle)
         return bounds
 
     def with_support(self) -> PossibleFits:
@@ -417,20 +436,24 @@ class _Ends:
             return np.append(np.zeros(count + 1), 1.0)
         return np.append(self.below / float(self.below @ self.fits.centre), [0.0, 0.0])
 
-    def __call__(self, direction: Array, slope: float) -> Array:
-        """Return the least and the most of `direction·d + slope e`, shape (2,)."""
+    def __call__(self, direction: Array, slope: float, middle: float) -> Array:
+        """Return the least and the most of `direction·d + slope e`, shape (2,).
+
+        Args:
+            middle: What the quantity itself is at the centre.
+        """
         if not np.isfinite(slope):
             return np.array([-np.inf, np.inf])
-        low, high = (self._least(d, slope) for d in (direction, -direction))
+        low, high = (self._least(k * direction, slope, k * middle) for k in (1.0, -1.0))
         return np.array([low, -high])
 
-    def _least(self, direction: Array, slope: float) -> float:
+    def _least(self, direction: Array, slope: float, middle: float) -> float:
         support = self.fits.support
         if support is not None:
-            at_centre = float(direction @ self.fits.centre)
-            least = support.least(np.append(direction, [-slope, -at_centre]), self.whole)
+            scale = max(float(np.abs(direction).max()), slope)
+            c = np.append(direction, [-slope, -float(direction @ self.fits.centre)])
+            least = support.least(c, self.whole, middle, scale)
             if least is not None:
-                scale = max(float(np.abs(direction).max()), slope)
                 return least - EXACT * (abs(least) + scale)
         return self.programme.least(np.append(direction, [-slope, 0.0]))[0]
 
