@@ -18,7 +18,8 @@ from heft.information import PARAMETER_COUNT as TEN
 
 # Of the unit diagonal, by which rounding may leave sums of squares off.
 ROUNDING = 1e-11
-ATTEMPTS = 4  # times that friction which comes out negative is set to zero
+TOLERANCE = 1e-9  # of a pull on friction that is zero
+SETTLED = 3e-3  # change of a residual's logarithm below which its weight is settled
 
 
 class Channels(NamedTuple):
@@ -96,36 +97,52 @@ def _eliminate(A, right, S, x):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _least(A, x, signed, bodies, group):  # type: ignore[no-untyped-def]
-    """Solve A x = x in place, except that what is signed is not negative.
+def _nonnegative(A, x, signed, held):  # type: ignore[no-untyped-def]
+    """Solve A x = x in place, except that what is signed is not negative; return if `held` changed.
 
-    What comes out negative is set to zero, and the rest solved anew. Friction is eliminated first,
-    each group by itself: no matrix is larger than the bodies'.
+    What is not held is zero: what comes out negative is let go, then what is pulled up is held.
     """
-    right, kept = x.copy(), np.arange(len(x)) >= bodies
-    solid, firsts, every = A[:bodies, :bodies].copy(), np.unique(group[bodies:]), np.arange(bodies)
-    for _ in range(ATTEMPTS):
-        S, below = solid.copy(), right[:bodies].copy()
-        for first in firsts:
-            own = np.flatnonzero(kept & (group == first))
-            _eliminate(A[own][:, np.append(every, own)], right[own], S, below)
-        _solve(S, below)
-        for first in firsts:
-            own = np.flatnonzero(kept & (group == first))
-            rows = A[own]
-            behind = right[own] - np.ascontiguousarray(rows[:, :bodies]) @ below
-            _solve(rows[:, own], behind)
-            x[own] = behind
-        x[:bodies] = below
-        negative = kept & signed & (x < 0.0)
-        x[negative] = 0.0
+    right, before = x.copy(), held.copy()
+    for _ in range(2 * len(x)):
+        own = np.flatnonzero(held)
+        part, columns = right[own], A[:, own]
+        _solve(columns[own], part)
+        x[:] = 0.0
+        x[own] = part
+        negative = held & signed & (x < 0.0)
+        pull = right - columns @ part
         if not negative.any():
-            return
-        kept &= ~negative
-    x[:bodies] = right[:bodies]
-    for i in range(bodies, len(x)):
-        x[:bodies] -= x[i] * A[i, :bodies]
-    _solve(solid, x[:bodies])
+            negative = ~held & (pull > TOLERANCE * np.max(np.abs(right)))
+            if not negative.any():
+                break
+        else:
+            x[negative] = 0.0
+        held ^= negative
+    return (held != before).any()
+
+
+@reassociated
+def _least(A, x, signed, bodies, group, held):  # type: ignore[no-untyped-def]
+    """Solve A x = x in place for bodies beside friction that is held, then for all friction.
+
+    Friction is eliminated first, each group by itself: no matrix is larger than the bodies'.
+    Return whether other friction than before is held.
+    """
+    S, below, every = A[:bodies, :bodies].copy(), x[:bodies], np.arange(bodies)
+    firsts, changed = np.unique(group[bodies:]), False
+    for first in firsts:
+        own = np.flatnonzero(held & (group == first))
+        _eliminate(A[own][:, np.append(every, own)], x[own], S, below)
+    _solve(S, below)
+    for first in firsts:
+        own = np.flatnonzero(group == first)
+        rows = A[own]
+        behind = x[own] - np.ascontiguousarray(rows[:, :bodies]) @ below
+        block, mine = rows[:, own], held[own]
+        block += np.tril(block, -1).T
+        changed |= _nonnegative(block, behind, signed[own], mine)
+        x[own], held[own] = behind, mine
+    return changed
 
 
 @reassociated
@@ -144,12 +161,12 @@ def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[no-untyped-def]
+def _fit(channels, prior, deviation, ridge, held, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
     sums, columns, counts, right, energy, scale, memory, floor, rows = channels
     starts = np.append(0, np.cumsum(counts**2))
     precision, start, signed, tail, bodies = prior
-    ridge, likelihood = precision.copy(), np.inf
+    likelihood = np.inf
     limbs = _limbs(columns, counts, len(start), 0)
     groups = _limbs(columns, counts, len(start), bodies)
     place = np.zeros(len(start), dtype=np.int64)
@@ -158,6 +175,7 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
         own = np.flatnonzero(limbs == first)
         place[own] = np.arange(len(own))
     for _ in range(rounds):
+        moved = False
         values[:] = ridge * start
         for first in firsts:
             own = np.flatnonzero(limbs == first)
@@ -177,9 +195,9 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
             for i in range(len(unit)):
                 A[i, : i + 1] *= unit[i] * unit[: i + 1]
                 A[i, i] += ROUNDING
-            part = values[own] * unit
-            _least(A, part, signed[own], np.searchsorted(own, bodies), groups[own])
-            values[own] = part * unit
+            part, mine, solid = values[own] * unit, held[own], np.searchsorted(own, bodies)
+            moved |= _least(A, part, signed[own], solid, groups[own], mine)
+            values[own], held[own] = part * unit, mine
         for first in range(0, bodies, TEN):
             ten = slice(first, first + TEN)
             far = np.sum(precision[ten] * (values[ten] - start[ten]) ** 2)
@@ -193,9 +211,11 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
                 for b in range(a):
                     across += 2.0 * products[a, b] * own[b]
                 rest += own[a] * across
+            before = deviation[c]
             deviation[c] = np.sqrt(max(rest, 0.0) / rows + floor[c] ** 2)
+            moved |= abs(np.log(deviation[c] / before)) > SETTLED
             likelihood += rows / memory[c] * 2.0 * np.log(deviation[c] / abs(scale[c]))
-        if likelihood > hopeless:
+        if likelihood > hopeless or not moved:
             break
     return likelihood
 
@@ -204,6 +224,8 @@ def fitted(
     channels: Channels,
     prior: Prior,
     deviation: Array,
+    ridge: Array,
+    held: NDArray[np.bool_],
     rounds: int,
     hopeless: float = np.inf,
 ) -> tuple[Array, Array, float]:
@@ -211,6 +233,8 @@ def fitted(
 
     Args:
         deviation: At which the weights begin, shape (m,).
+        ridge: Precision at which the tempered prior begins, shape (p,).
+        held: Which unknowns are not zero at first, shape (p,).
         rounds: Iterations of the weights.
         hopeless: Value of `Σ_j n_j log σ_j²` beyond which they are not iterated further.
 
@@ -222,7 +246,10 @@ def fitted(
         numpy.linalg.LinAlgError: If numbers are not finite.
     """
     values, residual = np.zeros(len(prior.start)), deviation.copy()
-    likelihood = _fit(tuple(channels), tuple(prior), residual, rounds, float(hopeless), values)
+    ridge, held = ridge.copy(), held.copy()
+    likelihood = _fit(
+        tuple(channels), tuple(prior), residual, ridge, held, rounds, float(hopeless), values
+    )
     return values, residual, likelihood
 
 
@@ -232,7 +259,7 @@ def warm_up() -> None:
     columns = np.zeros((1, 1), dtype=np.int64)
     channels = Channels(one, columns, none + 1, one[None], one, one, one, one, 1.0)
     prior = Prior(one, one, np.zeros(1, dtype=bool), 4.0, 0)
-    fitted(channels, prior, one, 1)
+    fitted(channels, prior, one, one, one > 0.0, 1)
 
 
 KERNELS = Kernels((_fit,), warm_up)

@@ -424,7 +424,7 @@ class Judge:
             alike = (s for s in _alike(step) if s != step)
             others = [s for s in alike if s.kind == "q sign" or live >= set(s.joints)]
         for other in others:
-            excess = self.hypotheses.fit(other.apply(base), best.sigma).objective - best.objective
+            excess = self.hypotheses.fit(other.apply(base), best).objective - best.objective
             if excess < self.least.indistinguishable:
                 yield other, float(excess)
 
@@ -461,7 +461,7 @@ class Search:
             return narrowed(
                 (step, fit),
                 lambda step, by: step.moved(by),
-                lambda step, fit: self.hypotheses.fit(step.apply(base), fit.sigma),
+                lambda step, fit: self.hypotheses.fit(step.apply(base), fit),
                 step.width,
                 self.settings.narrowings,
             )
@@ -479,7 +479,7 @@ class Search:
                 values = np.array(step.values)
                 values[k] *= factor
                 moved = replace(step, values=tuple(values.tolist()))
-                new = self.hypotheses.fit(moved.apply(base), fit.sigma, fit.objective)
+                new = self.hypotheses.fit(moved.apply(base), fit, fit.objective)
                 if new.objective < fit.objective - BETTER:
                     step, fit = self._followed(moved, base, new)
         return self._needed(step, base, fit)
@@ -487,7 +487,7 @@ class Search:
     def _followed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
         for _ in range(self.settings.refinements):
             better = self.proposals.followed_gain(step, fit)
-            new = self.hypotheses.fit(better.apply(base), fit.sigma)
+            new = self.hypotheses.fit(better.apply(base), fit)
             if not new.objective < fit.objective - BETTER:
                 break
             step, fit = better, new
@@ -503,7 +503,7 @@ class Search:
         def fitted(values: Array) -> tuple[TorqueGain, Fit]:
             off = tuple(int(k) for k in np.flatnonzero(values != 1.0))
             gains = TorqueGain(off, tuple(float(values[k]) for k in off))
-            return gains, self.hypotheses.fit(gains.apply(base), fit.sigma)
+            return gains, self.hypotheses.fit(gains.apply(base), fit)
 
         every = np.ones(len(base.tau_scale))
         every[list(step.joints)] = step.values
@@ -534,7 +534,7 @@ class Search:
         if not abs(np.log(near / (step.number or 1.0))) < least.log_factor:
             return step, fit
         unit = replace(step, values=(near,))
-        at = self.hypotheses.fit(unit.apply(base), fit.sigma)
+        at = self.hypotheses.fit(unit.apply(base), fit)
         is_alike = at.objective < fit.objective + least.indistinguishable
         return (unit, at) if is_alike else (step, fit)
 
@@ -545,7 +545,7 @@ class Search:
             better, further = next((p for p in pairs if p[0] is not None), (None, step))
             if better is None:
                 break
-            new = self.hypotheses.fit(better.apply(base), fit.sigma)
+            new = self.hypotheses.fit(better.apply(base), fit)
             if not new.objective < fit.objective - BETTER:
                 if abs(further.number) > self.settings.unsettled_rad:
                     fit = replace(fit, settled=False)
@@ -587,7 +587,7 @@ class Search:
             if self.pace.is_over():
                 break
             corrected = step.apply(best.correction)
-            tried.append((step, self.hypotheses.fit(corrected, best.sigma, hopeless=hopeless)))
+            tried.append((step, self.hypotheses.fit(corrected, best, hopeless=hopeless)))
             self.pace.count(len(tried), len(chosen), "corrections")
         return tried
 
@@ -629,7 +629,7 @@ class Search:
         best = self.hypotheses.settle(combined(start, kept), common=not several)
         for k, step in enumerate(steps if len(steps) > 1 or several else ()):
             base = combined(start, [s for j, s in enumerate(kept) if j != k])
-            fit = self.hypotheses.fit(step.apply(base), best.sigma)
+            fit = self.hypotheses.fit(step.apply(base), best)
             better, fit = self.refined(step, base, fit)
             if fit.settled:
                 kept[k] = better
