@@ -95,9 +95,9 @@ class Hypotheses:
         """Return the regressor rows of a correction's motion."""
 
         def made() -> Rows:
-            count = len(self.evidence.robot.drives)
-            drives = np.array([self._drive(d, correction) for d in range(count)])
-            return self.evidence.rows(correction, drives, self._settled)
+            return self.evidence.rows(
+                correction, lambda drive: self._drive(drive, correction), self._settled
+            )
 
         return _kept(self._rows, correction.motion, made)
 

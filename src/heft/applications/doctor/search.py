@@ -21,7 +21,7 @@ from scipy.linalg import solve_triangular
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.fit import torque_over_file
-from heft.information import Bordered, triangle_of
+from heft.information import PARAMETER_COUNT, Bordered, triangle_of
 
 from .corrections import (
     IN_TIME,
@@ -170,19 +170,27 @@ class Proposals:
         q, v, a = evidence.motion(best.correction)
         tree, gravity = evidence.robot.tree, np.array(best.correction.gravity)
         bodies = evidence.unknowns.parameters(best.values)
+        beyond = np.repeat(tree.ancestry, PARAMETER_COUNT, axis=1)
 
-        def torque(down: Array, shift: float | Array = 0.0, scale: float | Array = 1.0) -> Array:
+        def torque(
+            down: Array,
+            shift: float | Array = 0.0,
+            scale: float | Array = 1.0,
+            of: int | None = None,
+        ) -> Array:
             motion = kernels.motion_of(tree, down, q * scale + shift, v * scale, a * scale)
-            return kernels.inverse_dynamics(tree, motion, bodies)[list(evidence.channels)]
+            carried = bodies if of is None else bodies * beyond[of]  # others' do not change
+            return kernels.inverse_dynamics(tree, motion, carried)[list(evidence.channels)]
 
         moving, joints = evidence.revolute_joints()
         effects = []
         for k in joints:
             shift = step * np.eye(q.shape[1])[k]
-            effects.append((torque(gravity, shift) - torque(gravity, -shift)) / (2.0 * step))
+            apart = torque(gravity, shift, of=k) - torque(gravity, -shift, of=k)
+            effects.append(apart / (2.0 * step))
         for k in moving:
             by = step * np.eye(q.shape[1])[k]
-            rise = torque(gravity, 0.0, 1.0 + by) - torque(gravity, 0.0, 1.0 - by)
+            rise = torque(gravity, 0.0, 1.0 + by, k) - torque(gravity, 0.0, 1.0 - by, k)
             effects.append(rise / (2.0 * step))
         sizes = self._sizes(best, effects) if effects else np.zeros(0)
         largest = self.settings.largest_shift_rad
