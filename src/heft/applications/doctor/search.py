@@ -164,8 +164,14 @@ class Proposals:
         moved = logs - np.clip(by, -most, most)
         return replace(step, values=tuple(float(x) for x in np.exp(moved)))
 
-    def small(self, best: Fit) -> Iterator[CorrectionStep]:
-        """Yield offsets, scales and a tilt, estimated from the residual to first order."""
+    def small(
+        self, best: Fit, like: PositionOffset | Gravity | None = None
+    ) -> Iterator[CorrectionStep]:
+        """Yield offsets, scales and a tilt, estimated from the residual to first order.
+
+        Args:
+            like: Step whose kind, at whose place, is all that is wanted.
+        """
         evidence, step = self.hypotheses.evidence, self.settings.derivative_step_rad
         q, v, a = evidence.motion(best.correction)
         tree, gravity = evidence.robot.tree, np.array(best.correction.gravity)
@@ -183,6 +189,8 @@ class Proposals:
             return kernels.inverse_dynamics(tree, motion, carried)[list(evidence.channels)]
 
         moving, joints = evidence.revolute_joints()
+        if like is not None:
+            moving, joints = [], [k for k in joints if like.joints == (k,)]
         effects = []
         for k in joints:
             shift = step * np.eye(q.shape[1])[k]
@@ -198,7 +206,7 @@ class Proposals:
             yield PositionOffset((k,), float(np.clip(size, -largest, largest)))
         for k, size in zip(moving, sizes[len(joints) :], strict=True):
             yield PositionScale((k,), float(np.exp(np.clip(size, -largest, largest))))
-        if not np.linalg.norm(gravity):
+        if not np.linalg.norm(gravity) or isinstance(like, PositionOffset):
             return
         across = np.linalg.svd(gravity[None])[2][1:]
         level, zero = [torque(gravity + step * d) for d in across], torque(gravity)
@@ -380,12 +388,11 @@ class Judge:
         for half in self.hypotheses.evidence.halves():
             hypotheses = Hypotheses(half)
             still = hypotheses.settle(without.correction, common=False)
-            small = Proposals(hypotheses, self.proposals.settings).small(still)
+            small = Proposals(hypotheses, self.proposals.settings).small(still, step)
             shares = (
                 s.share_of(step, without.correction)
                 for s in small
                 if isinstance(s, PositionOffset | Gravity)
-                and (s.kind, s.joints) == (step.kind, step.joints)
             )
             share = next(shares, 0.0)
             if not 1.0 - self.least.half_differs < share < 1.0 + self.least.half_differs:
@@ -546,10 +553,9 @@ class Search:
         is_alike = at.objective < fit.objective + least.indistinguishable
         return (unit, at) if is_alike else (step, fit)
 
-    def _by_first_order(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
+    def _by_first_order(self, step: PositionOffset | Gravity, base: Correction, fit: Fit) -> Tried:
         for _ in range(self.settings.refinements):
-            small = self.proposals.small(fit)
-            pairs = ((step.followed_by(s), s) for s in small)
+            pairs = ((step.followed_by(s), s) for s in self.proposals.small(fit, step))
             better, further = next((p for p in pairs if p[0] is not None), (None, step))
             if better is None:
                 break
@@ -661,13 +667,15 @@ def at_best_bandwidth(
     timing = timings.fitted(correction)
     if timings.hides(timing):
         correction = timing.best.correction
-    initial = Hypotheses(evidence).settle(correction, common=False).sigma
+    hypotheses = Hypotheses(evidence)
+    initial = hypotheses.settle(correction, common=False)
 
     def look(octaves: float) -> float:
         """Return the residual variance with the motion alone low-passed, over that without."""
-        motion = evidence.blurred(evidence.corner * 2.0**octaves, torque=False)
-        sigma = Hypotheses(motion).settle(correction, common=False).sigma
-        return float(np.exp(2.0 * np.mean(np.log(sigma / initial))))
+        blurred = Hypotheses(evidence.blurred(evidence.corner * 2.0**octaves, torque=False))
+        blurred.memory = hypotheses.memory
+        sigma = blurred.fit(correction, initial).sigma
+        return float(np.exp(2.0 * np.mean(np.log(sigma / initial.sigma))))
 
     factor = evidence.settings.bandwidth.searched(look)
     return evidence.blurred(factor * evidence.corner) if factor < 1.0 else evidence
