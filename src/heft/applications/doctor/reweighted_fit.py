@@ -16,7 +16,7 @@ from heft.arrays import Array
 from heft.compiled import Kernels, reassociated
 from heft.information import PARAMETER_COUNT as TEN
 
-# Of the unit diagonal, by which rounding may leave sums of squares off.
+# Of the diagonal, by which rounding may leave sums of squares off.
 ROUNDING = 1e-11
 TOLERANCE = 1e-9  # of a pull on friction that is zero
 SETTLED = 3e-3  # change of a residual's logarithm below which its weight is settled
@@ -74,26 +74,33 @@ def _solve(A, x):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _eliminate(A, right, S, x):  # type: ignore[no-untyped-def]
-    """Take friction out of the bodies' S x = x, by its rows A on bodies, then on itself."""
-    bodies = len(x)
-    carried = np.flatnonzero(np.sum(np.abs(A[:, :bodies]), axis=0))
-    if not len(carried):
+def _eliminate(A, own, right, S, x):  # type: ignore[no-untyped-def]
+    """Take friction, rows `own` of A, out of the bodies' S x = x."""
+    first, end = len(x), 0  # of the bodies that it is beside
+    for i in own:
+        for k in range(len(x)):
+            if A[i, k] != 0.0:
+                first, end = min(first, k), max(end, k + 1)
+    if end <= first:
         return
-    first, end = carried[0], carried[-1] + 1
-    L, W, below = np.linalg.cholesky(A[:, bodies:]), A[:, first:end].copy(), x[first:end]
+    W, block = np.zeros((-(-len(own) // 4) * 4, end - first)), np.empty((len(own), len(own)))
+    for j in range(len(own)):
+        W[j] = A[own[j], first:end]
+        block[j] = A[own[j]][own]
+    L, below = np.linalg.cholesky(block), x[first:end]
     _forward(L, right)
-    for j in range(len(W)):
+    for j in range(len(own)):
         for i in range(j):
             W[j] -= L[j, i] * W[i]
         W[j] /= L[j, j]
         below -= right[j] * W[j]
     for i in range(len(below)):
         row = S[first + i, first : first + i + 1]
-        for j in range(len(W)):
-            size, along = W[j, i], W[j]
-            for k in range(len(row)):  # of slices, which is four times as fast
-                row[k] -= size * along[k]
+        for j in range(0, len(W), 4):  # of slices, four at once, which is far faster
+            a, b, c, d = W[j, i], W[j + 1, i], W[j + 2, i], W[j + 3, i]
+            one, two, three, four = W[j], W[j + 1], W[j + 2], W[j + 3]
+            for k in range(len(row)):
+                row[k] -= a * one[k] + b * two[k] + c * three[k] + d * four[k]
 
 
 @reassociated
@@ -102,7 +109,7 @@ def _nonnegative(A, x, signed, held):  # type: ignore[no-untyped-def]
 
     What is not held is zero: what comes out negative is let go, then what is pulled up is held.
     """
-    right, before = x.copy(), held.copy()
+    right, before, unit = x.copy(), held.copy(), 1.0 / np.sqrt(np.diag(A))
     for _ in range(2 * len(x)):
         own = np.flatnonzero(held)
         part, columns = right[own], A[:, own]
@@ -110,9 +117,9 @@ def _nonnegative(A, x, signed, held):  # type: ignore[no-untyped-def]
         x[:] = 0.0
         x[own] = part
         negative = held & signed & (x < 0.0)
-        pull = right - columns @ part
+        pull = unit * (right - columns @ part)
         if not negative.any():
-            negative = ~held & (pull > TOLERANCE * np.max(np.abs(right)))
+            negative = ~held & (pull > TOLERANCE * np.max(np.abs(unit * right)))
             if not negative.any():
                 break
         else:
@@ -128,18 +135,23 @@ def _least(A, x, signed, bodies, group, held):  # type: ignore[no-untyped-def]
     Friction is eliminated first, each group by itself: no matrix is larger than the bodies'.
     Return whether other friction than before is held.
     """
-    S, below, every = A[:bodies, :bodies].copy(), x[:bodies], np.arange(bodies)
-    firsts, changed = np.unique(group[bodies:]), False
-    for first in firsts:
-        own = np.flatnonzero(held & (group == first))
-        _eliminate(A[own][:, np.append(every, own)], x[own], S, below)
+    S, below, changed = A[:bodies, :bodies].copy(), x[:bodies], False
+    order = bodies + np.argsort(group[bodies:], kind="mergesort")
+    ends = np.append(np.flatnonzero(np.diff(group[order])) + 1, len(order))
+    for k in range(len(ends)):
+        own = order[ends[k - 1] if k else 0 : ends[k]]
+        own = own[held[own]]
+        _eliminate(A, own, x[own], S, below)
     _solve(S, below)
-    for first in firsts:
-        own = np.flatnonzero(group == first)
-        rows = A[own]
-        behind = x[own] - np.ascontiguousarray(rows[:, :bodies]) @ below
-        block, mine = rows[:, own], held[own]
-        block += np.tril(block, -1).T
+    for k in range(len(ends)):
+        own = order[ends[k - 1] if k else 0 : ends[k]]
+        behind, mine, block = x[own], held[own], np.empty((len(own), len(own)))
+        for i in range(len(own)):
+            row = A[own[i]]
+            for j in range(bodies):
+                behind[i] -= row[j] * below[j]
+            for j in range(i + 1):
+                block[i, j] = block[j, i] = row[own[j]]
         changed |= _nonnegative(block, behind, signed[own], mine)
         x[own], held[own] = behind, mine
     return changed
@@ -169,35 +181,46 @@ def _fit(channels, prior, deviation, ridge, held, rounds, hopeless, values):  # 
     likelihood = np.inf
     limbs = _limbs(columns, counts, len(start), 0)
     groups = _limbs(columns, counts, len(start), bodies)
-    place = np.zeros(len(start), dtype=np.int64)
-    firsts = np.unique(limbs)
+    place, firsts = np.zeros(len(start), dtype=np.int64), np.unique(limbs)
     for first in firsts:
         own = np.flatnonzero(limbs == first)
         place[own] = np.arange(len(own))
+    work = np.empty((place.max() + 1) ** 2)
     for _ in range(rounds):
         moved = False
         values[:] = ridge * start
         for first in firsts:
             own = np.flatnonzero(limbs == first)
-            A = np.diag(ridge[own])
+            size, solid, group = len(own), np.searchsorted(own, bodies), groups[own]
+            A = work[: size * size].reshape(size, size)
+            A[:, :solid] = 0.0
+            for i in range(size):
+                if i >= solid:  # what it is zero with is not looked at
+                    A[i, solid:][group[solid:] == group[i]] = 0.0
+                A[i, i] = ridge[own[i]]
             for c in range(len(counts)):
                 if not counts[c] or limbs[columns[c, 0]] != first:
                     continue
                 weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
                 products = sums[starts[c] : starts[c + 1]].reshape(counts[c], counts[c])
                 at = place[columns[c, : counts[c]]]
+                dense = np.searchsorted(at, solid)
+                if dense and at[dense - 1] - at[0] >= dense:  # not side by side
+                    dense = 0
                 for a in range(counts[c]):
                     values[columns[c, a]] += weight * scale[c] * right[c, a]
-                    row = A[at[a]]
-                    for b in range(a + 1):  # columns ascend
-                        row[at[b]] += weight * products[a, b]
-            unit = 1.0 / np.sqrt(np.diag(A))
-            for i in range(len(unit)):
-                A[i, : i + 1] *= unit[i] * unit[: i + 1]
-                A[i, i] += ROUNDING
-            part, mine, solid = values[own] * unit, held[own], np.searchsorted(own, bodies)
-            moved |= _least(A, part, signed[own], solid, groups[own], mine)
-            values[own], held[own] = part * unit, mine
+                    row, along, many = A[at[a]], products[a], min(dense, a + 1)
+                    if many:
+                        beside = row[at[0] : at[0] + many]
+                        for b in range(many):
+                            beside[b] += weight * along[b]
+                    for b in range(many, a + 1):  # columns ascend
+                        row[at[b]] += weight * along[b]
+            for i in range(size):
+                A[i, i] *= 1.0 + ROUNDING
+            part, mine = values[own], held[own]
+            moved |= _least(A, part, signed[own], solid, group, mine)
+            values[own], held[own] = part, mine
         for first in range(0, bodies, TEN):
             ten = slice(first, first + TEN)
             far = np.sum(precision[ten] * (values[ten] - start[ten]) ** 2)
