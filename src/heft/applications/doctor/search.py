@@ -147,15 +147,8 @@ class Proposals:
         The torque that a fit finds for a joint is what its gain scales, with no noise in it; where
         a motion does not tell a gain, it is about that of the others.
         """
-        hypotheses, channels = self.hypotheses, list(self.hypotheses.evidence.channels)
-        rows, effects = hypotheses.rows(fit.correction), []
-        for j in step.joints:
-            k = channels.index(j)
-            effect = np.zeros((len(channels), hypotheses.evidence.count))
-            effect[k] = fit.values[rows.columns[k]] @ rows.regressors[k]
-            effects.append(effect)
-        triangle, right = self._alone(fit, effects)
-        logs, roots = np.log(step.values), np.eye(len(effects)) / self.settings.gain_deviation
+        triangle, right = self.of_gains(step, fit)
+        logs, roots = np.log(step.values), np.eye(len(right)) / self.settings.gain_deviation
         centre = logs - np.median(logs) if len(logs) > 1 else logs
         normal = triangle.T @ triangle + roots.T @ roots
         by = np.linalg.solve(normal, right + roots.T @ (roots @ centre))
@@ -163,6 +156,17 @@ class Proposals:
         by -= np.median(by) if len(logs) > 1 else 0.0  # the scale of all is the file's
         moved = logs - np.clip(by, -most, most)
         return replace(step, values=tuple(float(x) for x in np.exp(moved)))
+
+    def of_gains(self, step: TorqueGain, fit: Fit) -> tuple[Array, Array]:
+        """Return the triangle R of the gains' logarithms, beside the unknowns, and Rᵀz."""
+        hypotheses, channels = self.hypotheses, list(self.hypotheses.evidence.channels)
+        rows, effects = hypotheses.rows(fit.correction), []
+        for j in step.joints:
+            k = channels.index(j)
+            effect = np.zeros((len(channels), hypotheses.evidence.count))
+            effect[k] = fit.values[rows.columns[k]] @ rows.regressors[k]
+            effects.append(effect)
+        return self._alone(fit, effects)
 
     def small(
         self, best: Fit, like: PositionOffset | Gravity | None = None
@@ -488,8 +492,10 @@ class Search:
         step, fit = self._followed(step, base, fit)
         if len(step.joints) == 1:
             return step, fit
-        # Where most of a torque is friction, its gain can rest far from the best one.
-        for k in range(len(step.joints)):
+        # Where most of a torque is friction, which tells no gain, it can rest far from the best.
+        triangle, _ = self.proposals.of_gains(step, fit)
+        least = self.settings.acceptance
+        for k in np.flatnonzero(np.sum(triangle**2, axis=0) < least.log_gain**-2.0).tolist():
             for factor in self.settings.gain_factors:
                 values = np.array(step.values)
                 values[k] *= factor
@@ -497,7 +503,7 @@ class Search:
                 new = self.hypotheses.fit(moved.apply(base), fit, fit.objective)
                 if new.objective < fit.objective - BETTER:
                     step, fit = self._followed(moved, base, new)
-        return self._needed(step, base, fit)
+        return self._needed(step, base, fit) if step.is_large(least, base) else (step, fit)
 
     def _followed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
         for _ in range(self.settings.refinements):
@@ -570,7 +576,7 @@ class Search:
     def next(self, best: Fit) -> list[Tried]:
         """Return refined candidate steps, in order of decreasing evidence."""
         base = best.correction
-        tried = self._tried(best)
+        tried, least = self._tried(best), self.settings.acceptance
         common = best.objective - self.settings.look_evidence
 
         def order(tried: Tried) -> tuple[bool, float]:
@@ -584,8 +590,8 @@ class Search:
             if isinstance(step, CompensatedFriction) and not self.judge.is_seen(step, fit):
                 continue
             if len(leading) < self.settings.refined_steps and key not in leading:
-                leading[key] = self.refined(step, base, fit)
-        least = self.settings.acceptance
+                matters = fit.objective < common or step.is_large(least, base)
+                leading[key] = self.refined(step, base, fit) if matters else (step, fit)
         refined = [(s, f) for s, f in leading.values() if f.settled and s.is_large(least, base)]
         return sorted(refined, key=order)
 
