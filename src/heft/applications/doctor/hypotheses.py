@@ -151,15 +151,13 @@ class Hypotheses:
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         prior, signed = self.ridge(correction), self.unknowns.nonnegative(correction.driven)
         logged, start = np.sqrt(energy / count) + floor / np.abs(scale), self.unknowns.start
-        tempered, held = prior, np.ones(len(start), dtype=bool)
+        held = np.ones(len(start), dtype=bool)
         if near is not None:
-            logged, tempered = near.sigma, self.tempered(prior, near.values)
-            held = ~signed | (near.values > 0.0)
+            logged, held = near.sigma, ~signed | (near.values > 0.0)
         values, residual, likelihood = fitted(
             rows.channels(self._products(correction, source), energy, scale, self.memory, floor),
             Prior(prior, start, signed, self.settings.tail, self.unknowns.bodies),
             np.abs(scale) * logged,
-            tempered,
             held,
             self.settings.rounds,
             hopeless,

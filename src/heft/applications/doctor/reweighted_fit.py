@@ -19,6 +19,7 @@ from heft.information import PARAMETER_COUNT as TEN
 # Of the diagonal, by which rounding may leave sums of squares off.
 ROUNDING = 1e-11
 TOLERANCE = 1e-9  # of a pull on friction that is zero
+SETTLED_PRIOR = 0.1  # change of a body's prior precision's logarithm below which it is settled
 SETTLED = 3e-3  # change of a residual's logarithm below which its weight is settled
 
 
@@ -173,12 +174,12 @@ def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _fit(channels, prior, deviation, ridge, held, rounds, hopeless, values):  # type: ignore[no-untyped-def]
+def _fit(channels, prior, deviation, held, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
     sums, columns, counts, right, energy, scale, memory, floor, rows = channels
     starts = np.append(0, np.cumsum(counts**2))
     precision, start, signed, tail, bodies = prior
-    likelihood = np.inf
+    ridge, likelihood = precision.copy(), np.inf
     limbs = _limbs(columns, counts, len(start), 0)
     groups = _limbs(columns, counts, len(start), bodies)
     place, firsts = np.zeros(len(start), dtype=np.int64), np.unique(limbs)
@@ -224,7 +225,9 @@ def _fit(channels, prior, deviation, ridge, held, rounds, hopeless, values):  # 
         for first in range(0, bodies, TEN):
             ten = slice(first, first + TEN)
             far = np.sum(precision[ten] * (values[ten] - start[ten]) ** 2)
-            ridge[ten] = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
+            tempered = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
+            moved |= abs(np.log(tempered[0] / ridge[first])) > SETTLED_PRIOR
+            ridge[ten] = tempered
         likelihood = 0.0
         for c in range(len(counts)):
             products = sums[starts[c] : starts[c + 1]].reshape(counts[c], counts[c])
@@ -247,7 +250,6 @@ def fitted(
     channels: Channels,
     prior: Prior,
     deviation: Array,
-    ridge: Array,
     held: NDArray[np.bool_],
     rounds: int,
     hopeless: float = np.inf,
@@ -256,7 +258,6 @@ def fitted(
 
     Args:
         deviation: At which the weights begin, shape (m,).
-        ridge: Precision at which the tempered prior begins, shape (p,).
         held: Which unknowns are not zero at first, shape (p,).
         rounds: Iterations of the weights.
         hopeless: Value of `Σ_j n_j log σ_j²` beyond which they are not iterated further.
@@ -269,9 +270,8 @@ def fitted(
         numpy.linalg.LinAlgError: If numbers are not finite.
     """
     values, residual = np.zeros(len(prior.start)), deviation.copy()
-    ridge, held = ridge.copy(), held.copy()
     likelihood = _fit(
-        tuple(channels), tuple(prior), residual, ridge, held, rounds, float(hopeless), values
+        tuple(channels), tuple(prior), residual, held.copy(), rounds, float(hopeless), values
     )
     return values, residual, likelihood
 
@@ -282,7 +282,7 @@ def warm_up() -> None:
     columns = np.zeros((1, 1), dtype=np.int64)
     channels = Channels(one, columns, none + 1, one[None], one, one, one, one, 1.0)
     prior = Prior(one, one, np.zeros(1, dtype=bool), 4.0, 0)
-    fitted(channels, prior, one, one, one > 0.0, 1)
+    fitted(channels, prior, one, one > 0.0, 1)
 
 
 KERNELS = Kernels((_fit,), warm_up)
