@@ -101,7 +101,7 @@ class Proposals:
         yield TorqueGain(tuple(measured), tuple(float(x / common) for x in gains))
         if len(measured) > 1:
             even = TorqueGain(tuple(measured), (1.0,) * len(measured))
-            yield self.followed_gain(even, best)
+            yield self.followed_gain(even, best)[0]
         yield from (
             TorqueGain((j,), (float(x / common),)) for j, x in zip(measured, gains, strict=True)
         )
@@ -141,24 +141,12 @@ class Proposals:
             yield PositionScale((j,), 2.0)
             yield from (PositionOffset((j,), offset) for offset in settings.offsets_rad)
 
-    def followed_gain(self, step: TorqueGain, fit: Fit) -> TorqueGain:
-        """Return gains moved by the residual's first order.
+    def followed_gain(self, step: TorqueGain, fit: Fit) -> tuple[TorqueGain, Array]:
+        """Return gains moved by the residual's first order, and what tells their logarithms, (k,).
 
         The torque that a fit finds for a joint is what its gain scales, with no noise in it; where
         a motion does not tell a gain, it is about that of the others.
         """
-        triangle, right = self.of_gains(step, fit)
-        logs, roots = np.log(step.values), np.eye(len(right)) / self.settings.gain_deviation
-        centre = logs - np.median(logs) if len(logs) > 1 else logs
-        normal = triangle.T @ triangle + roots.T @ roots
-        by = np.linalg.solve(normal, right + roots.T @ (roots @ centre))
-        most = self.settings.most_log_gain
-        by -= np.median(by) if len(logs) > 1 else 0.0  # the scale of all is the file's
-        moved = logs - np.clip(by, -most, most)
-        return replace(step, values=tuple(float(x) for x in np.exp(moved)))
-
-    def of_gains(self, step: TorqueGain, fit: Fit) -> tuple[Array, Array]:
-        """Return the triangle R of the gains' logarithms, beside the unknowns, and Rᵀz."""
         hypotheses, channels = self.hypotheses, list(self.hypotheses.evidence.channels)
         rows, effects = hypotheses.rows(fit.correction), []
         for j in step.joints:
@@ -166,7 +154,16 @@ class Proposals:
             effect = np.zeros((len(channels), hypotheses.evidence.count))
             effect[k] = fit.values[rows.columns[k]] @ rows.regressors[k]
             effects.append(effect)
-        return self._alone(fit, effects)
+        triangle, right = self._alone(fit, effects)
+        logs, roots = np.log(step.values), np.eye(len(right)) / self.settings.gain_deviation
+        centre = logs - np.median(logs) if len(logs) > 1 else logs
+        normal = triangle.T @ triangle + roots.T @ roots
+        by = np.linalg.solve(normal, right + roots.T @ (roots @ centre))
+        most = self.settings.most_log_gain
+        by -= np.median(by) if len(logs) > 1 else 0.0  # the scale of all is the file's
+        moved = logs - np.clip(by, -most, most)
+        told = np.asarray(np.sum(triangle**2, axis=0))
+        return replace(step, values=tuple(float(x) for x in np.exp(moved))), told
 
     def small(
         self, best: Fit, like: PositionOffset | Gravity | None = None
@@ -489,30 +486,31 @@ class Search:
         return step, fit
 
     def _by_gains(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
-        step, fit = self._followed(step, base, fit)
+        step, fit, told = self._followed(step, base, fit)
         if len(step.joints) == 1:
             return step, fit
         # Where most of a torque is friction, which tells no gain, it can rest far from the best.
-        triangle, _ = self.proposals.of_gains(step, fit)
         least = self.settings.acceptance
-        for k in np.flatnonzero(np.sum(triangle**2, axis=0) < least.log_gain**-2.0).tolist():
+        for k in np.flatnonzero(told < least.log_gain**-2.0).tolist():
             for factor in self.settings.gain_factors:
                 values = np.array(step.values)
                 values[k] *= factor
                 moved = replace(step, values=tuple(values.tolist()))
                 new = self.hypotheses.fit(moved.apply(base), fit, fit.objective)
                 if new.objective < fit.objective - BETTER:
-                    step, fit = self._followed(moved, base, new)
+                    step, fit, _ = self._followed(moved, base, new)
         return self._needed(step, base, fit) if step.is_large(least, base) else (step, fit)
 
-    def _followed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
+    def _followed(
+        self, step: TorqueGain, base: Correction, fit: Fit
+    ) -> tuple[TorqueGain, Fit, Array]:
         for _ in range(self.settings.refinements):
-            better = self.proposals.followed_gain(step, fit)
+            better, told = self.proposals.followed_gain(step, fit)
             new = self.hypotheses.fit(better.apply(base), fit)
             if not new.objective < fit.objective - BETTER:
                 break
             step, fit = better, new
-        return step, fit
+        return step, fit, told
 
     def _needed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
         """Return gains of those joints whose torque is none of the others' scale.
