@@ -5,7 +5,7 @@ The unknowns of a hypothesis are bodies near the model file's, friction, and own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -245,6 +245,9 @@ class Rows:
         return Channels(self.sums, at, counts, every, energy, scale, memory, floor, rows)
 
 
+Near = tuple[Correction, Rows]  # a correction and its rows, of which others share much
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Subset of the logs on which hypotheses are compared, with the robot model."""
@@ -346,10 +349,7 @@ class Evidence:
         return source, np.array(correction.q_scale)[at]
 
     def rows(
-        self,
-        correction: Correction,
-        drive: Callable[[int], Array],
-        near: tuple[Correction, Rows] | None = None,
+        self, correction: Correction, drive: Callable[[int], Array], near: Near | None = None
     ) -> Rows:
         """Return a motion's regressor; `drive` returns one's friction columns, shape (terms, n).
 
@@ -390,7 +390,7 @@ class Evidence:
         self,
         channel: int,
         bodies: Array,
-        drives: Mapping[int, Array],
+        drives: dict[int, Array],
         own: Array,
         changed: NDArray[np.bool_],
     ) -> Array:
@@ -404,7 +404,7 @@ class Evidence:
         return np.concatenate((*solid, *friction, own[own.any(axis=1)]))
 
     def _ridge(
-        self, correction: Correction, drives: Mapping[int, Array], own: Array, near: Array | None
+        self, correction: Correction, drives: dict[int, Array], own: Array, near: Array | None
     ) -> Array:
         """Return the prior's precision of each unknown, shape (p,); `near` is other drives'."""
         ridge = np.full(len(self.unknowns.start), 1.0 / self.settings.body_deviation**2)

@@ -29,6 +29,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,7 +41,7 @@ from heft.fit import Progress, silent
 from heft.information import PARAMETER_COUNT
 
 from .corrections import IN_TIME, Correction, CorrectionStep, Timing
-from .evidence import Evidence, Rows
+from .evidence import Evidence, Near, Rows
 from .reweighted_fit import Prior, fitted
 from .settings import TURN, LoadThresholds, TimingSearch
 
@@ -77,7 +78,7 @@ class Hypotheses:
         self.settings = evidence.settings
         self.memory = np.ones(len(evidence.channels))  # rows that add as much as one, a channel
         self._rows: dict[object, Rows] = {}
-        self._settled: tuple[Correction, Rows] | None = None  # from which others differ little
+        self._settled: Near | None = None  # from which others differ little
         self._across: dict[object, dict[object, Array]] = {}
         self._drives: dict[object, Array] = {}
         self._efforts: dict[object, tuple[Array, Array]] = {}
@@ -95,9 +96,8 @@ class Hypotheses:
         """Return the regressor rows of a correction's motion."""
 
         def made() -> Rows:
-            return self.evidence.rows(
-                correction, lambda drive: self._drive(drive, correction), self._settled
-            )
+            drive = partial(self._drive, correction)
+            return self.evidence.rows(correction, drive, self._settled)
 
         return _kept(self._rows, correction.motion, made)
 
@@ -110,7 +110,7 @@ class Hypotheses:
                 across[k, s] = y @ effort[:, s]
         return [across[k, s] for k, s in enumerate(source)]
 
-    def _drive(self, drive: int, correction: Correction) -> Array:
+    def _drive(self, correction: Correction, drive: int) -> Array:
         """Return a drive's friction columns, which few corrections change, shape (terms, n)."""
         moved, scale = self.evidence.motion_of(drive, correction)
 

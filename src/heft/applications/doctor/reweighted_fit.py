@@ -113,19 +113,18 @@ def _nonnegative(A, x, signed, held):  # type: ignore[no-untyped-def]
     right, before, unit = x.copy(), held.copy(), 1.0 / np.sqrt(np.diag(A))
     for _ in range(2 * len(x)):
         own = np.flatnonzero(held)
-        part, columns = right[own], A[:, own]
-        _solve(columns[own], part)
+        part = right[own]
+        _solve(A[own][:, own], part)
         x[:] = 0.0
         x[own] = part
-        negative = held & signed & (x < 0.0)
-        pull = unit * (right - columns @ part)
-        if not negative.any():
-            negative = ~held & (pull > TOLERANCE * np.max(np.abs(unit * right)))
-            if not negative.any():
+        other = held & signed & (x < 0.0)
+        if not other.any():
+            pull = unit * (right - A @ x)
+            other = ~held & (pull > TOLERANCE * np.max(np.abs(unit * right)))
+            if not other.any():
                 break
-        else:
-            x[negative] = 0.0
-        held ^= negative
+        x[other] = 0.0
+        held ^= other
     return (held != before).any()
 
 

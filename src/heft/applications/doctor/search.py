@@ -16,12 +16,11 @@ from itertools import combinations
 from typing import TypeGuard
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.fit import torque_over_file
-from heft.information import PARAMETER_COUNT, Bordered, triangle_of
+from heft.information import PARAMETER_COUNT, Bordered
 
 from .corrections import (
     IN_TIME,
@@ -252,10 +251,8 @@ class Proposals:
     def _together(self, best: Fit, effects: Sequence[Array]) -> Array:
         """Return the joint least-squares amplitudes of all effects, shape (effects,)."""
         triangle, right = self._alone(best, effects)
-        ridge = np.sqrt(1e-9 * np.sum(triangle**2) + 1e-300) * np.eye(len(right))
-        R = triangle_of(np.vstack([triangle, ridge]))
-        half = solve_triangular(R, right, trans="T", check_finite=False)
-        return np.asarray(solve_triangular(R, half, check_finite=False))
+        ridge = (1e-9 * np.sum(triangle**2) + 1e-300) * np.eye(len(right))
+        return np.asarray(np.linalg.solve(triangle.T @ triangle + ridge, right))
 
 
 def torque_over_file_of(hypotheses: Hypotheses, fit: Fit, least: float) -> tuple[Array, float]:
