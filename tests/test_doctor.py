@@ -464,7 +464,8 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     effort = hypotheses.evidence.effort()
     right = [Y @ tau for Y, tau in zip(rows.regressors, effort.T, strict=True)]
     channels = rows.channels(right, *np.ones((3, count)), np.zeros(count))
-    found, _, _ = fitted(channels, prior, fit.sigma, rounds=1)
+    held = ~must | (fit.values > 0.0)
+    found, _, _ = fitted(channels, prior, fit.sigma, held, rounds=1)
     assert (found[must] >= 0.0).all()
     pull = rows.ridge * (found - unknowns.start)
     size = np.abs(rows.ridge * unknowns.start)
@@ -480,7 +481,7 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
 def test_a_number_is_polished_where_refining_it_settles(settled: bool) -> None:
     fit = SimpleNamespace(sigma=None, settled=settled)
     search: Any = SimpleNamespace(
-        hypotheses=SimpleNamespace(settle=lambda c, common=True: fit, fit=lambda c, sigma: fit),
+        hypotheses=SimpleNamespace(settle=lambda c, common=True: fit, fit=lambda c, near: fit),
         refined=lambda step, base, fit: (step.moved(0.1), fit),
     )
     steps = (PositionOffset((1,), 0.3), PositionScale((2,), 0.5))

@@ -202,11 +202,12 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     Returns:
         Efforts [N·m or N], shape (channels, N).
     """
-    slots = np.where(parameters != 0.0, full_slots(tree), -1)
+    acts = np.asarray(parameters != 0.0)
+    slots = np.where(acts & (full_slots(tree) >= 0), np.cumsum(acts) - 1, -1)
     out = np.zeros((tree.channels, motion.sin.shape[1]))
     if out.size:
         arrays = plain(*motion.tuple())
-        compiled_walks.efforts(compile_tree(tree), arrays, slots, *plain(parameters), out)
+        compiled_walks.efforts(compile_tree(tree), arrays, slots, *plain(parameters[acts]), out)
     return out
 
 

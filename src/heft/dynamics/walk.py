@@ -271,10 +271,22 @@ def _axes(tree, b, work):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _rows(tree, motion, block, slots, out, at, work):  # type: ignore[no-untyped-def]
+def _wanted(tree, slots):  # type: ignore[no-untyped-def]
+    """Return the bodies of which a column goes somewhere, and those that these hang on."""
+    parent = tree[0]
+    wanted = np.zeros(len(parent), dtype=np.bool_)
+    for b in range(len(parent) - 1, -1, -1):
+        wanted[b] |= slots[:, 10 * b : 10 * b + 10].max() >= 0
+        if wanted[b] and parent[b] >= 0:
+            wanted[parent[b]] = True
+    return wanted
+
+
+@reassociated
+def _rows(tree, motion, block, slots, wanted, out, at, work):  # type: ignore[no-untyped-def]
     """Rows of one block of samples into `out[channel, slot, at:]`.
 
-    `slots[channel, column]` says where a column goes; −1 drops it.
+    `slots[channel, column]` says where a column goes; −1 drops it. See `_wanted`.
     """
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
     _, _, rate, rise, gravity = motion
@@ -282,6 +294,8 @@ def _rows(tree, motion, block, slots, out, at, work):  # type: ignore[no-untyped
     first, size = block
     speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
     for b in range(parent.shape[0]):
+        if not wanted[b]:
+            continue
         d = depth[b]
         ch = channel[b]
         Vd = V[d]
@@ -345,23 +359,28 @@ def _workspace(depths, channels):  # type: ignore[no-untyped-def]
 def regress(tree, motion, slots, out):  # type: ignore[no-untyped-def]
     """Write the regressor rows of all samples to `out[channel, column, sample]`."""
     work, stop = _workspace(tree[2].max() + 1, slots.shape[0]), motion[0].shape[1]
+    wanted = _wanted(tree, slots)
     for first in range(0, stop, BLOCK):
-        _rows(tree, motion, (first, min(BLOCK, stop - first)), slots, out, first, work)
+        _rows(tree, motion, (first, min(BLOCK, stop - first)), slots, wanted, out, first, work)
 
 
 @reassociated
 def efforts(tree, motion, slots, parameters, out):  # type: ignore[no-untyped-def]
-    """Add the inverse dynamics Y π of all samples to `out[channel, sample]` [N·m or N]."""
+    """Add the inverse dynamics Y π of all samples to `out[channel, sample]` [N·m or N].
+
+    `slots` are places among the parameters.
+    """
     (channels, columns), stop = slots.shape, motion[0].shape[1]
-    work = _workspace(tree[2].max() + 1, channels)
-    block = np.zeros((channels, columns, BLOCK))
+    work, wanted = _workspace(tree[2].max() + 1, channels), _wanted(tree, slots)
+    block = np.zeros((channels, len(parameters), BLOCK))
     for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, (first, size), slots, block, 0, work)
+        _rows(tree, motion, (first, size), slots, wanted, block, 0, work)
         for c in range(channels):
             for j in range(columns):
-                if slots[c, j] >= 0:
-                    _add(parameters[j], block[c, j], out[c, first:], size)
+                k = slots[c, j]
+                if k >= 0:
+                    _add(parameters[k], block[c, k], out[c, first:], size)
 
 
 @reassociated
@@ -536,13 +555,13 @@ def reduce(tree, motion, layout, columns, measured, deep, triangles):  # type: i
     (slots, widths, acts, chosen), (values, weights), (effort, counts) = layout, columns, measured
     stop = motion[0].shape[1]
     channels = slots.shape[0]
-    work = _workspace(tree[2].max() + 1, channels)
+    work, wanted = _workspace(tree[2].max() + 1, channels), _wanted(tree, slots)
     widest = widths.max() + 2
     stacked = np.zeros((channels, widest, deep * BLOCK))
     filled = 0
     for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, (first, size), slots, stacked, filled, work)
+        _rows(tree, motion, (first, size), slots, wanted, stacked, filled, work)
         for k in range(acts.shape[0]):
             target = stacked[acts[k, 0], acts[k, 2]][filled:]
             _scaled(weights[k], values[acts[k, 1]][first:], target, size)

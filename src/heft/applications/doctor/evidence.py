@@ -5,7 +5,7 @@ The unknowns of a hypothesis are bodies near the model file's, friction, and own
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -245,6 +245,9 @@ class Rows:
         return Channels(self.sums, at, counts, every, energy, scale, memory, floor, rows)
 
 
+Near = tuple[Correction, Rows]  # a correction and its rows, of which others share much
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Subset of the logs on which hypotheses are compared, with the robot model."""
@@ -346,25 +349,26 @@ class Evidence:
         return source, np.array(correction.q_scale)[at]
 
     def rows(
-        self, correction: Correction, drives: Array, near: tuple[Correction, Rows] | None = None
+        self, correction: Correction, drive: Callable[[int], Array], near: Near | None = None
     ) -> Rows:
-        """Return a motion's regressor; its friction columns are of shape (drives, terms, n).
+        """Return a motion's regressor; `drive` returns one's friction columns, shape (terms, n).
 
         What its correction shares with another, `near`, is taken from that one's.
         """
-        q, v, a = self.motion(correction)
-        motion = kernels.motion_of(self.robot.tree, np.array(correction.gravity), q, v, a)
-        bodies = _regressor(self.robot.tree, motion).reshape(
-            self.robot.tree.channels, -1, 10, len(q)
-        )
-        own = self.unknowns.own_columns(q, v, a)
-        acts = (self.unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
-        at_each = (self.unknowns.columns[c][2] for c in self.channels)
+        unknowns, (q, v, a) = self.unknowns, self.motion(correction)
+        own = unknowns.own_columns(q, v, a)
+        acts = (unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
+        at_each = (unknowns.columns[c][2] for c in self.channels)
         columns = tuple(map(np.append, at_each, acts))
-        changed = np.ones(len(self.unknowns.start), dtype=bool)
+        changed = np.ones(len(unknowns.start), dtype=bool)
         sums, made, first = np.empty(sum(len(at) ** 2 for at in columns)), [], 0
         if near is not None and not own.size:
-            changed, sums = self.unknowns.moved_by(correction, near[0]), near[1].sums.copy()
+            changed, sums = unknowns.moved_by(correction, near[0]), near[1].sums.copy()
+        tree = self.robot.tree
+        motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
+        solid = _columns(tree, motion, np.flatnonzero(changed[: unknowns.bodies]).tolist())
+        bodies = solid.reshape(len(solid), -1, PARAMETER_COUNT, len(q))
+        drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(changed)[:, 0])}
         for k, (c, at) in enumerate(zip(self.channels, columns, strict=True)):
             products = sums[first : first + len(at) ** 2].reshape(len(at), len(at))
             first, new = first + products.size, changed[at]
@@ -379,30 +383,42 @@ class Evidence:
                     products[new] = across = y[new] @ y.T
                     products[:, new] = across.T
             made.append(y)
-        return Rows(columns, tuple(made), sums, self._ridge(drives, own, correction))
+        ridge = self._ridge(correction, drives, own, None if near is None else near[1].ridge)
+        return Rows(columns, tuple(made), sums, ridge)
 
     def _channel(
-        self, channel: int, bodies: Array, drives: Array, own: Array, changed: NDArray[np.bool_]
+        self,
+        channel: int,
+        bodies: Array,
+        drives: dict[int, Array],
+        own: Array,
+        changed: NDArray[np.bool_],
     ) -> Array:
         """Return Yᵀ of those unknowns that changed, (p,), of which a channel's torque depends."""
         seen, turned, _ = self.unknowns.columns[channel]
+        every = np.cumsum(changed[: self.unknowns.bodies : PARAMETER_COUNT]) - 1
         seen = seen[changed[PARAMETER_COUNT * seen]]
-        turned = turned[self.unknowns.by_drive(changed)[turned, 0]]
-        friction = self.unknowns.ratios[turned, channel, None, None] * drives[turned]
-        own, solid = own[own.any(axis=1)], self.unknowns.metric[seen].transpose(0, 2, 1)
-        return np.concatenate((*(solid @ bodies[seen]), *friction, own))
+        ratios = self.unknowns.ratios[:, channel]
+        friction = (ratios[d] * drives[d] for d in turned.tolist() if d in drives)
+        solid = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies[every[seen]]
+        return np.concatenate((*solid, *friction, own[own.any(axis=1)]))
 
-    def _ridge(self, drives: Array, own: Array, correction: Correction) -> Array:
-        """Return the prior's precision of each unknown, shape (p,)."""
+    def _ridge(
+        self, correction: Correction, drives: dict[int, Array], own: Array, near: Array | None
+    ) -> Array:
+        """Return the prior's precision of each unknown, shape (p,); `near` is other drives'."""
         ridge = np.full(len(self.unknowns.start), 1.0 / self.settings.body_deviation**2)
         if correction.carrying is not None:
             first = PARAMETER_COUNT * correction.carrying
             ridge[first : first + PARAMETER_COUNT] /= self.settings.unknown_body**2
-        ratios = np.abs(self.unknowns.ratios)
-        strong = np.max(ratios * self.effort_rms, axis=1, initial=0.0)[:, None]
-        size = ratios.max(axis=1, initial=0.0)[:, None] * np.sqrt(np.mean(drives**2, axis=2))
-        # A term that never acts keeps its prior; one that does is worth the torque at most.
-        self.unknowns.by_drive(ridge)[:] = (size / np.maximum(strong, 1e-9) + 1e-9) ** 2
+        if near is not None:
+            ridge[self.unknowns.bodies :] = near[self.unknowns.bodies :]
+        for d, columns in drives.items():
+            ratios = np.abs(self.unknowns.ratios[d])
+            strong = max(float(np.max(ratios * self.effort_rms, initial=0.0)), 1e-9)
+            size = ratios.max(initial=0.0) * np.sqrt(np.mean(columns**2, axis=1))
+            # A term that never acts keeps its prior; one that does is worth the torque at most.
+            self.unknowns.by_drive(ridge)[d] = (size / strong + 1e-9) ** 2
         shares = np.sqrt(np.mean(own**2, axis=2)) / np.maximum(self.effort_rms, 1e-9)[:, None]
         ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge
@@ -413,8 +429,8 @@ class Evidence:
         base = structural_base(RobotPlant(replace(_without_drives(self.robot), own_columns=None)))
         tree = self.robot.tree
         motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
-        made = _regressor(tree, motion)[list(self.channels)]
-        chosen = np.moveaxis(made, 2, 0)[:, :, list(base.kept)].reshape(-1, len(base.kept))
+        chosen = _columns(tree, motion, base.kept)[list(self.channels)]
+        chosen = np.moveaxis(chosen, 2, 0).reshape(-1, len(base.kept))
         return data_rank(triangle_of(chosen), base.labels, len(chosen))
 
     def revolute_joints(self) -> tuple[list[int], list[int]]:
@@ -449,8 +465,8 @@ def _without_drives(robot: Robot) -> Robot:
     return replace(robot, drives=Drives(bare))
 
 
-def _regressor(tree: Tree, motion: kernels.Motion) -> Array:
-    """Return the bodies' rows, shape (channels, 10 bodies, n)."""
-    out = np.zeros((tree.channels, PARAMETER_COUNT * len(tree.names), motion.sin.shape[1]))
-    kernels.regressor(tree, motion, out)
+def _columns(tree: Tree, motion: kernels.Motion, chosen: Sequence[int]) -> Array:
+    """Return some of the bodies' columns, shape (channels, columns, n)."""
+    out = np.zeros((tree.channels, len(chosen), motion.sin.shape[1]))
+    kernels.regressor(tree, motion, out, kernels.slots_of(tree, tuple(chosen)))
     return out

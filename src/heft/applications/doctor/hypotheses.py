@@ -29,6 +29,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,7 +41,7 @@ from heft.fit import Progress, silent
 from heft.information import PARAMETER_COUNT
 
 from .corrections import IN_TIME, Correction, CorrectionStep, Timing
-from .evidence import Evidence, Rows
+from .evidence import Evidence, Near, Rows
 from .reweighted_fit import Prior, fitted
 from .settings import TURN, LoadThresholds, TimingSearch
 
@@ -77,7 +78,7 @@ class Hypotheses:
         self.settings = evidence.settings
         self.memory = np.ones(len(evidence.channels))  # rows that add as much as one, a channel
         self._rows: dict[object, Rows] = {}
-        self._settled: tuple[Correction, Rows] | None = None  # from which others differ little
+        self._settled: Near | None = None  # from which others differ little
         self._across: dict[object, dict[object, Array]] = {}
         self._drives: dict[object, Array] = {}
         self._efforts: dict[object, tuple[Array, Array]] = {}
@@ -95,9 +96,8 @@ class Hypotheses:
         """Return the regressor rows of a correction's motion."""
 
         def made() -> Rows:
-            count = len(self.evidence.robot.drives)
-            drives = np.array([self._drive(d, correction) for d in range(count)])
-            return self.evidence.rows(correction, drives, self._settled)
+            drive = partial(self._drive, correction)
+            return self.evidence.rows(correction, drive, self._settled)
 
         return _kept(self._rows, correction.motion, made)
 
@@ -110,7 +110,7 @@ class Hypotheses:
                 across[k, s] = y @ effort[:, s]
         return [across[k, s] for k, s in enumerate(source)]
 
-    def _drive(self, drive: int, correction: Correction) -> Array:
+    def _drive(self, correction: Correction, drive: int) -> Array:
         """Return a drive's friction columns, which few corrections change, shape (terms, n)."""
         moved, scale = self.evidence.motion_of(drive, correction)
 
@@ -134,16 +134,14 @@ class Hypotheses:
         self.memory = noise.autocorrelation_time(covariance)
         if common:
             self.memory[:] = np.exp(np.mean(np.log(self.memory)))
-        return self.fit(correction, fit.sigma)
+        return self.fit(correction, fit)
 
-    def fit(
-        self, correction: Correction, sigma: Array | None = None, hopeless: float = np.inf
-    ) -> Fit:
+    def fit(self, correction: Correction, near: Fit | None = None, hopeless: float = np.inf) -> Fit:
         """Fit the torque under a correction, with the autocorrelation times that are kept.
 
         Args:
-            sigma: Initial rms residual of each channel's torque as logged, shape (channels,) [N·m].
-            hopeless: Value of J beyond which the weights are not iterated further.
+            near: Fit at which the weights, and which friction acts, begin.
+            hopeless: Value of J beyond which it is not iterated further.
         """
         evidence, rows = self.evidence, self.rows(correction)
         channels, count = list(evidence.channels), evidence.count
@@ -151,24 +149,21 @@ class Hypotheses:
         scale = np.array([correction.tau_scale[c] for c in channels])
         energy = self.effort(correction.timing)[1][source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
-        deviation = np.abs(scale) * (np.sqrt(energy / count) if sigma is None else sigma)
-        deviation += floor if sigma is None else 0.0
-        prior = self.ridge(correction)
+        prior, signed = self.ridge(correction), self.unknowns.nonnegative(correction.driven)
+        logged, start = np.sqrt(energy / count) + floor / np.abs(scale), self.unknowns.start
+        held = np.ones(len(start), dtype=bool)
+        if near is not None:
+            logged, held = near.sigma, ~signed | (near.values > 0.0)
         values, residual, likelihood = fitted(
             rows.channels(self._products(correction, source), energy, scale, self.memory, floor),
-            Prior(
-                prior,
-                self.unknowns.start,
-                self.unknowns.nonnegative(correction.driven),
-                self.settings.tail,
-                self.unknowns.bodies,
-            ),
-            deviation,
+            Prior(prior, start, signed, self.settings.tail, self.unknowns.bodies),
+            np.abs(scale) * logged,
+            held,
             self.settings.rounds,
             hopeless,
         )
-        logged = residual / np.abs(scale)
-        return Fit(correction, likelihood + self._distance(prior, values), logged, values)
+        distance = self._distance(prior, values)
+        return Fit(correction, likelihood + distance, residual / np.abs(scale), values)
 
     def ridge(self, correction: Correction) -> Array:
         """Return the precision of the prior on the unknowns, shape (p,).
@@ -303,7 +298,7 @@ class Timings:
             hypotheses = Hypotheses(half)
             own = hypotheses.settle(drifting, common=False)
             even = replace(drifting, timing=replace(drifting.timing, drift=0.0))
-            gain = hypotheses.fit(even, own.sigma).objective - own.objective
+            gain = hypotheses.fit(even, own).objective - own.objective
             if not gain > 0.5 * settings.evidence:
                 return False
         return True
@@ -336,7 +331,7 @@ class Timings:
         for order, slow in ((1, 1.0), (2, np.sqrt(2.0))):
             corner = float(slow / delay / TURN)
             blurred = self._blurred(self.settings.band * corner)
-            at = blurred.hypotheses.fit(late.correction, late.sigma)
+            at = blurred.hypotheses.fit(late.correction, late)
             first = blurred._at(at, Timing(0.0, 0.0, order, corner))
             best = blurred._narrowed(first, "corner", self.settings.corner_step)
             tried.append((best.objective - at.objective, best, at))
@@ -353,7 +348,7 @@ class Timings:
         return Timings(hypotheses, self.settings)
 
     def _at(self, fit: Fit, timing: Timing) -> Fit:
-        return self.hypotheses.fit(replace(fit.correction, timing=timing), fit.sigma)
+        return self.hypotheses.fit(replace(fit.correction, timing=timing), fit)
 
     def _narrowed(self, fit: Fit, what: str, step: float) -> Fit:
         """Return the fit with one number of its timing refined by a line search."""
@@ -419,8 +414,8 @@ def tool(hypotheses: Hypotheses, fit: Fit, thresholds: LoadThresholds) -> ToolFo
         return None
     unknowns, measured = hypotheses.unknowns, measured_bodies(hypotheses)
     plain = replace(fit.correction, carrying=None)
-    fit = hypotheses.fit(plain, fit.sigma)
-    freed = hypotheses.fit(replace(plain, carrying=last), fit.sigma)
+    fit = hypotheses.fit(plain, fit)
+    freed = hypotheses.fit(replace(plain, carrying=last), fit)
     far = hypotheses.far(hypotheses.ridge(plain), fit.values)
     others = np.delete(far, last)[np.delete(measured, last)]
     file, freed_mass = (_mass(hypotheses, u, last) for u in (unknowns.start, freed.values))

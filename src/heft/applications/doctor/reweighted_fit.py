@@ -16,9 +16,11 @@ from heft.arrays import Array
 from heft.compiled import Kernels, reassociated
 from heft.information import PARAMETER_COUNT as TEN
 
-# Of the unit diagonal, by which rounding may leave sums of squares off.
+# Of the diagonal, by which rounding may leave sums of squares off.
 ROUNDING = 1e-11
-ATTEMPTS = 4  # times that friction which comes out negative is set to zero
+TOLERANCE = 1e-9  # of a pull on friction that is zero
+SETTLED_PRIOR = 0.1  # change of a body's prior precision's logarithm below which it is settled
+SETTLED = 3e-3  # change of a residual's logarithm below which its weight is settled
 
 
 class Channels(NamedTuple):
@@ -73,59 +75,86 @@ def _solve(A, x):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _eliminate(A, right, S, x):  # type: ignore[no-untyped-def]
-    """Take friction out of the bodies' S x = x, by its rows A on bodies, then on itself."""
-    bodies = len(x)
-    carried = np.flatnonzero(np.sum(np.abs(A[:, :bodies]), axis=0))
-    if not len(carried):
+def _eliminate(A, own, right, S, x):  # type: ignore[no-untyped-def]
+    """Take friction, rows `own` of A, out of the bodies' S x = x."""
+    first, end = len(x), 0  # of the bodies that it is beside
+    for i in own:
+        for k in range(len(x)):
+            if A[i, k] != 0.0:
+                first, end = min(first, k), max(end, k + 1)
+    if end <= first:
         return
-    first, end = carried[0], carried[-1] + 1
-    L, W, below = np.linalg.cholesky(A[:, bodies:]), A[:, first:end].copy(), x[first:end]
+    W, block = np.zeros((-(-len(own) // 4) * 4, end - first)), np.empty((len(own), len(own)))
+    for j in range(len(own)):
+        W[j] = A[own[j], first:end]
+        block[j] = A[own[j]][own]
+    L, below = np.linalg.cholesky(block), x[first:end]
     _forward(L, right)
-    for j in range(len(W)):
+    for j in range(len(own)):
         for i in range(j):
             W[j] -= L[j, i] * W[i]
         W[j] /= L[j, j]
         below -= right[j] * W[j]
     for i in range(len(below)):
         row = S[first + i, first : first + i + 1]
-        for j in range(len(W)):
-            size, along = W[j, i], W[j]
-            for k in range(len(row)):  # of slices, which is four times as fast
-                row[k] -= size * along[k]
+        for j in range(0, len(W), 4):  # of slices, four at once, which is far faster
+            a, b, c, d = W[j, i], W[j + 1, i], W[j + 2, i], W[j + 3, i]
+            one, two, three, four = W[j], W[j + 1], W[j + 2], W[j + 3]
+            for k in range(len(row)):
+                row[k] -= a * one[k] + b * two[k] + c * three[k] + d * four[k]
 
 
 @reassociated
-def _least(A, x, signed, bodies, group):  # type: ignore[no-untyped-def]
-    """Solve A x = x in place, except that what is signed is not negative.
+def _nonnegative(A, x, signed, held):  # type: ignore[no-untyped-def]
+    """Solve A x = x in place, except that what is signed is not negative; return if `held` changed.
 
-    What comes out negative is set to zero, and the rest solved anew. Friction is eliminated first,
-    each group by itself: no matrix is larger than the bodies'.
+    What is not held is zero: what comes out negative is let go, then what is pulled up is held.
     """
-    right, kept = x.copy(), np.arange(len(x)) >= bodies
-    solid, firsts, every = A[:bodies, :bodies].copy(), np.unique(group[bodies:]), np.arange(bodies)
-    for _ in range(ATTEMPTS):
-        S, below = solid.copy(), right[:bodies].copy()
-        for first in firsts:
-            own = np.flatnonzero(kept & (group == first))
-            _eliminate(A[own][:, np.append(every, own)], right[own], S, below)
-        _solve(S, below)
-        for first in firsts:
-            own = np.flatnonzero(kept & (group == first))
-            rows = A[own]
-            behind = right[own] - np.ascontiguousarray(rows[:, :bodies]) @ below
-            _solve(rows[:, own], behind)
-            x[own] = behind
-        x[:bodies] = below
-        negative = kept & signed & (x < 0.0)
-        x[negative] = 0.0
-        if not negative.any():
-            return
-        kept &= ~negative
-    x[:bodies] = right[:bodies]
-    for i in range(bodies, len(x)):
-        x[:bodies] -= x[i] * A[i, :bodies]
-    _solve(solid, x[:bodies])
+    right, before, unit = x.copy(), held.copy(), 1.0 / np.sqrt(np.diag(A))
+    for _ in range(2 * len(x)):
+        own = np.flatnonzero(held)
+        part = right[own]
+        _solve(A[own][:, own], part)
+        x[:] = 0.0
+        x[own] = part
+        other = held & signed & (x < 0.0)
+        if not other.any():
+            pull = unit * (right - A @ x)
+            other = ~held & (pull > TOLERANCE * np.max(np.abs(unit * right)))
+            if not other.any():
+                break
+        x[other] = 0.0
+        held ^= other
+    return (held != before).any()
+
+
+@reassociated
+def _least(A, x, signed, bodies, group, held):  # type: ignore[no-untyped-def]
+    """Solve A x = x in place for bodies beside friction that is held, then for all friction.
+
+    Friction is eliminated first, each group by itself: no matrix is larger than the bodies'.
+    Return whether other friction than before is held.
+    """
+    S, below, changed = A[:bodies, :bodies].copy(), x[:bodies], False
+    order = bodies + np.argsort(group[bodies:], kind="mergesort")
+    ends = np.append(np.flatnonzero(np.diff(group[order])) + 1, len(order))
+    for k in range(len(ends)):
+        own = order[ends[k - 1] if k else 0 : ends[k]]
+        own = own[held[own]]
+        _eliminate(A, own, x[own], S, below)
+    _solve(S, below)
+    for k in range(len(ends)):
+        own = order[ends[k - 1] if k else 0 : ends[k]]
+        behind, mine, block = x[own], held[own], np.empty((len(own), len(own)))
+        for i in range(len(own)):
+            row = A[own[i]]
+            for j in range(bodies):
+                behind[i] -= row[j] * below[j]
+            for j in range(i + 1):
+                block[i, j] = block[j, i] = row[own[j]]
+        changed |= _nonnegative(block, behind, signed[own], mine)
+        x[own], held[own] = behind, mine
+    return changed
 
 
 @reassociated
@@ -144,7 +173,7 @@ def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[no-untyped-def]
+def _fit(channels, prior, deviation, held, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
     sums, columns, counts, right, energy, scale, memory, floor, rows = channels
     starts = np.append(0, np.cumsum(counts**2))
@@ -152,38 +181,52 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
     ridge, likelihood = precision.copy(), np.inf
     limbs = _limbs(columns, counts, len(start), 0)
     groups = _limbs(columns, counts, len(start), bodies)
-    place = np.zeros(len(start), dtype=np.int64)
-    firsts = np.unique(limbs)
+    place, firsts = np.zeros(len(start), dtype=np.int64), np.unique(limbs)
     for first in firsts:
         own = np.flatnonzero(limbs == first)
         place[own] = np.arange(len(own))
+    work = np.empty((place.max() + 1) ** 2)
     for _ in range(rounds):
+        moved = False
         values[:] = ridge * start
         for first in firsts:
             own = np.flatnonzero(limbs == first)
-            A = np.diag(ridge[own])
+            size, solid, group = len(own), np.searchsorted(own, bodies), groups[own]
+            A = work[: size * size].reshape(size, size)
+            A[:, :solid] = 0.0
+            for i in range(size):
+                if i >= solid:  # what it is zero with is not looked at
+                    A[i, solid:][group[solid:] == group[i]] = 0.0
+                A[i, i] = ridge[own[i]]
             for c in range(len(counts)):
                 if not counts[c] or limbs[columns[c, 0]] != first:
                     continue
                 weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
                 products = sums[starts[c] : starts[c + 1]].reshape(counts[c], counts[c])
                 at = place[columns[c, : counts[c]]]
+                dense = np.searchsorted(at, solid)
+                if dense and at[dense - 1] - at[0] >= dense:  # not side by side
+                    dense = 0
                 for a in range(counts[c]):
                     values[columns[c, a]] += weight * scale[c] * right[c, a]
-                    row = A[at[a]]
-                    for b in range(a + 1):  # columns ascend
-                        row[at[b]] += weight * products[a, b]
-            unit = 1.0 / np.sqrt(np.diag(A))
-            for i in range(len(unit)):
-                A[i, : i + 1] *= unit[i] * unit[: i + 1]
-                A[i, i] += ROUNDING
-            part = values[own] * unit
-            _least(A, part, signed[own], np.searchsorted(own, bodies), groups[own])
-            values[own] = part * unit
+                    row, along, many = A[at[a]], products[a], min(dense, a + 1)
+                    if many:
+                        beside = row[at[0] : at[0] + many]
+                        for b in range(many):
+                            beside[b] += weight * along[b]
+                    for b in range(many, a + 1):  # columns ascend
+                        row[at[b]] += weight * along[b]
+            for i in range(size):
+                A[i, i] *= 1.0 + ROUNDING
+            part, mine = values[own], held[own]
+            moved |= _least(A, part, signed[own], solid, group, mine)
+            values[own], held[own] = part, mine
         for first in range(0, bodies, TEN):
             ten = slice(first, first + TEN)
             far = np.sum(precision[ten] * (values[ten] - start[ten]) ** 2)
-            ridge[ten] = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
+            tempered = min((tail + TEN) / (tail + far), 1.0) * precision[ten]
+            moved |= abs(np.log(tempered[0] / ridge[first])) > SETTLED_PRIOR
+            ridge[ten] = tempered
         likelihood = 0.0
         for c in range(len(counts)):
             products = sums[starts[c] : starts[c + 1]].reshape(counts[c], counts[c])
@@ -193,9 +236,11 @@ def _fit(channels, prior, deviation, rounds, hopeless, values):  # type: ignore[
                 for b in range(a):
                     across += 2.0 * products[a, b] * own[b]
                 rest += own[a] * across
+            before = deviation[c]
             deviation[c] = np.sqrt(max(rest, 0.0) / rows + floor[c] ** 2)
+            moved |= abs(np.log(deviation[c] / before)) > SETTLED
             likelihood += rows / memory[c] * 2.0 * np.log(deviation[c] / abs(scale[c]))
-        if likelihood > hopeless:
+        if likelihood > hopeless or not moved:
             break
     return likelihood
 
@@ -204,6 +249,7 @@ def fitted(
     channels: Channels,
     prior: Prior,
     deviation: Array,
+    held: NDArray[np.bool_],
     rounds: int,
     hopeless: float = np.inf,
 ) -> tuple[Array, Array, float]:
@@ -211,6 +257,7 @@ def fitted(
 
     Args:
         deviation: At which the weights begin, shape (m,).
+        held: Which unknowns are not zero at first, shape (p,).
         rounds: Iterations of the weights.
         hopeless: Value of `Σ_j n_j log σ_j²` beyond which they are not iterated further.
 
@@ -222,7 +269,9 @@ def fitted(
         numpy.linalg.LinAlgError: If numbers are not finite.
     """
     values, residual = np.zeros(len(prior.start)), deviation.copy()
-    likelihood = _fit(tuple(channels), tuple(prior), residual, rounds, float(hopeless), values)
+    likelihood = _fit(
+        tuple(channels), tuple(prior), residual, held.copy(), rounds, float(hopeless), values
+    )
     return values, residual, likelihood
 
 
@@ -232,7 +281,7 @@ def warm_up() -> None:
     columns = np.zeros((1, 1), dtype=np.int64)
     channels = Channels(one, columns, none + 1, one[None], one, one, one, one, 1.0)
     prior = Prior(one, one, np.zeros(1, dtype=bool), 4.0, 0)
-    fitted(channels, prior, one, 1)
+    fitted(channels, prior, one, one > 0.0, 1)
 
 
 KERNELS = Kernels((_fit,), warm_up)

@@ -30,6 +30,7 @@ from .settings import LoadThresholds, ScoreThresholds
 RIPPLE, SPRING, WINDUP = "ripple", "spring", "gear that gives way"  # names of findings
 CHANGING, LOAD = "friction that changes", "load that changes"
 UNSAID = frozenset({RIPPLE, SPRING, WINDUP, CHANGING, LOAD})
+RIDGE = 1e-8  # of the products of columns of unit size
 TOGETHER = 32  # candidates that are projected at once
 USUAL = (0.674, 1.177, 1.538, 1.832)  # median score of 1 to 4 amplitudes that are not there
 
@@ -99,31 +100,40 @@ class Residual:
 
     @cached_property
     def error(self) -> Array:
-        """Weighted residual without what the columns explain, shape (channels · n)."""
+        """Weighted residual without what the columns explain, shape (channels, n)."""
         scale = [self.fit.correction.tau_scale[c] for c in self.hypotheses.evidence.channels]
         weighted = self.hypotheses.residuals(self.fit).T * np.array(scale)[:, None] * self.roots
-        return np.asarray(self.projected(weighted[None])[0])
+        amplitudes = self.inverse @ self._across(weighted[:, None])
+        taken = (amplitudes[at].T @ y for at, y in self.columns)
+        return np.asarray(weighted - np.concatenate([*taken]))
 
     @cached_property
-    def _factor(self) -> tuple[Array, bool]:
-        # Columns have unit size: one that others make leaves nothing.
-        products = 1e-8 * np.eye(1 + max(int(at.max(initial=-1)) for at, _ in self.columns))
+    def inverse(self) -> Array:
+        """Inverse of the products of columns; one that others make leaves nothing."""
+        products = RIDGE * np.eye(1 + max(int(at.max(initial=-1)) for at, _ in self.columns))
         for at, y in self.columns:
             products[np.ix_(at, at)] += y @ y.T
-        factor, lower = cho_factor(products, overwrite_a=True)
-        return np.asarray(factor), bool(lower)
+        return np.asarray(cho_solve(cho_factor(products, overwrite_a=True), np.eye(len(products))))
 
-    def projected(self, effects: Array) -> Array:
-        """Take what the columns explain from torques, (m, channels, n), to (m, channels · n)."""
-        right = np.zeros((len(self._factor[0]), len(effects)))
-        for (at, y), own in zip(self.columns, effects.swapaxes(0, 1), strict=True):
-            if own.any():
-                right[at] += y @ own.T
-        right = cho_solve(self._factor, right, overwrite_b=True)
-        for (at, y), own in zip(self.columns, effects.swapaxes(0, 1), strict=True):
-            if (amplitudes := right[at]).any():  # on other limbs there are none
-                own -= amplitudes.T @ y
-        return effects.reshape(len(effects), -1)
+    def _across(self, effects: Array, channels: EllipsisType | list[int] = ...) -> Array:
+        """Return products of the columns with m torques, (channels, m, n), summed: (p, m)."""
+        made = np.zeros((len(self.inverse), effects.shape[1]))
+        acting = np.arange(len(self.columns))[channels]
+        for (at, y), own in zip((self.columns[k] for k in acting), effects, strict=True):
+            made[at] += y @ own.T
+        return made
+
+    @cached_property
+    def _in_blocks(self) -> tuple[Array, Array]:
+        """In which block each instant is, (n, blocks), and amplitudes of the error's, (p, blocks).
+
+        What the columns take from a torque, they take from its products with the error, too.
+        """
+        within = (self.blocks[:, None] == np.arange(int(self.blocks.max()) + 1)).astype(float)
+        pulled = np.zeros((len(self.inverse), within.shape[1]))
+        for (at, y), error in zip(self.columns, self.error, strict=True):
+            pulled[at] += (y * error) @ within
+        return within, self.inverse @ pulled
 
     @cached_property
     def blocks(self) -> NDArray[np.intp]:
@@ -138,36 +148,40 @@ class Residual:
 
     def scores(self, candidates: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
         """Yield the scores of candidates of which the columns leave more than next to nothing."""
-        by_amplitudes: dict[int, list[Candidate]] = {}
+        alike: dict[tuple[int, str], list[Candidate]] = {}
         for candidate in candidates:
-            by_amplitudes.setdefault(len(candidate.effects), []).append(candidate)
-        for _, every in sorted(by_amplitudes.items()):
+            key = len(candidate.effects), str(candidate.channels)
+            alike.setdefault(key, []).append(candidate)
+        for every in alike.values():
             for first in range(0, len(every), TOGETHER):
                 yield from self._scored(every[first : first + TOGETHER], least_seen)
 
     def _scored(self, some: Sequence[Candidate], least_seen: float) -> Iterator[Scored]:
-        """Yield the scores of candidates of as many amplitudes each."""
-        E, m = self.error, len(some[0].effects)
-        weighted = np.zeros((len(some) * m, len(self.roots), len(self.blocks)))
-        for k, c in enumerate(some):
-            weighted[m * k : m * k + m, c.channels] = c.effects * self.roots[c.channels]
-        least = least_seen**2 * np.sum(weighted.reshape(len(some), -1) ** 2, axis=1)
-        effects = self.projected(weighted).reshape(len(some), m, -1)
-        is_seen = np.sum(effects**2, axis=(1, 2)) > least
-        Z = effects[is_seen]
-        if not len(Z):
+        """Yield the scores of candidates of as many amplitudes, on the same channels, each."""
+        m, channels, (within, pulled) = len(some[0].effects), some[0].channels, self._in_blocks
+        effects = np.concatenate([c.effects for c in some]) * self.roots[channels]
+        across = self._across(effects.swapaxes(0, 1), channels)
+        blocks = np.sum(effects * self.error[channels], axis=1) @ within - across.T @ pulled
+        held = np.flatnonzero(across.any(axis=1))
+        across = across[held]
+        taken = self.inverse[np.ix_(held, held)] @ across
+        shape = (len(some), m, -1)
+        effects, across, taken, blocks = (
+            x.reshape(shape) for x in (effects, across.T, taken.T, blocks)
+        )
+        products = effects @ effects.transpose(0, 2, 1)
+        left = products - (across + RIDGE * taken) @ taken.transpose(0, 2, 1)
+        least = least_seen**2 * np.trace(products, axis1=1, axis2=2)
+        is_seen = np.trace(left, axis1=1, axis2=2) > least
+        left, blocks = left[is_seen], blocks[is_seen]
+        if not len(left):
             return
-        scores = (Z * E).reshape(len(Z), m, -1, len(self.blocks)).sum(axis=2)
-        S, count = scores.sum(axis=2)[..., None], int(self.blocks.max()) + 1
-        blocks = scores @ (self.blocks[:, None] == np.arange(count)).astype(float)
+        S, count = blocks.sum(axis=2)[..., None], blocks.shape[2]
         centred = blocks - blocks.mean(axis=2, keepdims=True)
         spread = centred @ centred.transpose(0, 2, 1) * count / max(count - 1, 1)
-        inverses = (
-            np.linalg.pinv(x, rcond=1e-10, hermitian=True)
-            for x in (Z @ Z.transpose(0, 2, 1), spread)
-        )
+        inverses = (np.linalg.pinv(x, rcond=1e-10, hermitian=True) for x in (left, spread))
         amplitudes, likely = ((x @ S)[..., 0] for x in inverses)
-        S, total = S[..., 0], max(float(E @ E), 1e-300)
+        S, total = S[..., 0], max(float(np.sum(self.error**2)), 1e-300)
         seen = (c for c, so in zip(some, is_seen, strict=True) if so)
         for candidate, theta, s, by_spread in zip(seen, amplitudes, S, likely, strict=True):
             ripples = candidate.kind == RIPPLE

@@ -16,12 +16,11 @@ from itertools import combinations
 from typing import TypeGuard
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.fit import torque_over_file
-from heft.information import Bordered, triangle_of
+from heft.information import PARAMETER_COUNT, Bordered
 
 from .corrections import (
     IN_TIME,
@@ -101,7 +100,7 @@ class Proposals:
         yield TorqueGain(tuple(measured), tuple(float(x / common) for x in gains))
         if len(measured) > 1:
             even = TorqueGain(tuple(measured), (1.0,) * len(measured))
-            yield self.followed_gain(even, best)
+            yield self.followed_gain(even, best)[0]
         yield from (
             TorqueGain((j,), (float(x / common),)) for j, x in zip(measured, gains, strict=True)
         )
@@ -141,8 +140,8 @@ class Proposals:
             yield PositionScale((j,), 2.0)
             yield from (PositionOffset((j,), offset) for offset in settings.offsets_rad)
 
-    def followed_gain(self, step: TorqueGain, fit: Fit) -> TorqueGain:
-        """Return gains moved by the residual's first order.
+    def followed_gain(self, step: TorqueGain, fit: Fit) -> tuple[TorqueGain, Array]:
+        """Return gains moved by the residual's first order, and what tells their logarithms, (k,).
 
         The torque that a fit finds for a joint is what its gain scales, with no noise in it; where
         a motion does not tell a gain, it is about that of the others.
@@ -155,34 +154,51 @@ class Proposals:
             effect[k] = fit.values[rows.columns[k]] @ rows.regressors[k]
             effects.append(effect)
         triangle, right = self._alone(fit, effects)
-        logs, roots = np.log(step.values), np.eye(len(effects)) / self.settings.gain_deviation
+        logs, roots = np.log(step.values), np.eye(len(right)) / self.settings.gain_deviation
         centre = logs - np.median(logs) if len(logs) > 1 else logs
         normal = triangle.T @ triangle + roots.T @ roots
         by = np.linalg.solve(normal, right + roots.T @ (roots @ centre))
         most = self.settings.most_log_gain
         by -= np.median(by) if len(logs) > 1 else 0.0  # the scale of all is the file's
         moved = logs - np.clip(by, -most, most)
-        return replace(step, values=tuple(float(x) for x in np.exp(moved)))
+        told = np.asarray(np.sum(triangle**2, axis=0))
+        return replace(step, values=tuple(float(x) for x in np.exp(moved))), told
 
-    def small(self, best: Fit) -> Iterator[CorrectionStep]:
-        """Yield offsets, scales and a tilt, estimated from the residual to first order."""
+    def small(
+        self, best: Fit, like: PositionOffset | Gravity | None = None
+    ) -> Iterator[CorrectionStep]:
+        """Yield offsets, scales and a tilt, estimated from the residual to first order.
+
+        Args:
+            like: Step whose kind, at whose place, is all that is wanted.
+        """
         evidence, step = self.hypotheses.evidence, self.settings.derivative_step_rad
         q, v, a = evidence.motion(best.correction)
         tree, gravity = evidence.robot.tree, np.array(best.correction.gravity)
         bodies = evidence.unknowns.parameters(best.values)
+        beyond = np.repeat(tree.ancestry, PARAMETER_COUNT, axis=1)
 
-        def torque(down: Array, shift: float | Array = 0.0, scale: float | Array = 1.0) -> Array:
+        def torque(
+            down: Array,
+            shift: float | Array = 0.0,
+            scale: float | Array = 1.0,
+            of: int | None = None,
+        ) -> Array:
             motion = kernels.motion_of(tree, down, q * scale + shift, v * scale, a * scale)
-            return kernels.inverse_dynamics(tree, motion, bodies)[list(evidence.channels)]
+            carried = bodies if of is None else bodies * beyond[of]  # others' do not change
+            return kernels.inverse_dynamics(tree, motion, carried)[list(evidence.channels)]
 
         moving, joints = evidence.revolute_joints()
+        if like is not None:
+            moving, joints = [], [k for k in joints if like.joints == (k,)]
         effects = []
         for k in joints:
             shift = step * np.eye(q.shape[1])[k]
-            effects.append((torque(gravity, shift) - torque(gravity, -shift)) / (2.0 * step))
+            apart = torque(gravity, shift, of=k) - torque(gravity, -shift, of=k)
+            effects.append(apart / (2.0 * step))
         for k in moving:
             by = step * np.eye(q.shape[1])[k]
-            rise = torque(gravity, 0.0, 1.0 + by) - torque(gravity, 0.0, 1.0 - by)
+            rise = torque(gravity, 0.0, 1.0 + by, k) - torque(gravity, 0.0, 1.0 - by, k)
             effects.append(rise / (2.0 * step))
         sizes = self._sizes(best, effects) if effects else np.zeros(0)
         largest = self.settings.largest_shift_rad
@@ -190,7 +206,7 @@ class Proposals:
             yield PositionOffset((k,), float(np.clip(size, -largest, largest)))
         for k, size in zip(moving, sizes[len(joints) :], strict=True):
             yield PositionScale((k,), float(np.exp(np.clip(size, -largest, largest))))
-        if not np.linalg.norm(gravity):
+        if not np.linalg.norm(gravity) or isinstance(like, PositionOffset):
             return
         across = np.linalg.svd(gravity[None])[2][1:]
         level, zero = [torque(gravity + step * d) for d in across], torque(gravity)
@@ -235,10 +251,8 @@ class Proposals:
     def _together(self, best: Fit, effects: Sequence[Array]) -> Array:
         """Return the joint least-squares amplitudes of all effects, shape (effects,)."""
         triangle, right = self._alone(best, effects)
-        ridge = np.sqrt(1e-9 * np.sum(triangle**2) + 1e-300) * np.eye(len(right))
-        R = triangle_of(np.vstack([triangle, ridge]))
-        half = solve_triangular(R, right, trans="T", check_finite=False)
-        return np.asarray(solve_triangular(R, half, check_finite=False))
+        ridge = (1e-9 * np.sum(triangle**2) + 1e-300) * np.eye(len(right))
+        return np.asarray(np.linalg.solve(triangle.T @ triangle + ridge, right))
 
 
 def torque_over_file_of(hypotheses: Hypotheses, fit: Fit, least: float) -> tuple[Array, float]:
@@ -372,12 +386,11 @@ class Judge:
         for half in self.hypotheses.evidence.halves():
             hypotheses = Hypotheses(half)
             still = hypotheses.settle(without.correction, common=False)
-            small = Proposals(hypotheses, self.proposals.settings).small(still)
+            small = Proposals(hypotheses, self.proposals.settings).small(still, step)
             shares = (
                 s.share_of(step, without.correction)
                 for s in small
                 if isinstance(s, PositionOffset | Gravity)
-                and (s.kind, s.joints) == (step.kind, step.joints)
             )
             share = next(shares, 0.0)
             if not 1.0 - self.least.half_differs < share < 1.0 + self.least.half_differs:
@@ -424,7 +437,7 @@ class Judge:
             alike = (s for s in _alike(step) if s != step)
             others = [s for s in alike if s.kind == "q sign" or live >= set(s.joints)]
         for other in others:
-            excess = self.hypotheses.fit(other.apply(base), best.sigma).objective - best.objective
+            excess = self.hypotheses.fit(other.apply(base), best).objective - best.objective
             if excess < self.least.indistinguishable:
                 yield other, float(excess)
 
@@ -461,7 +474,7 @@ class Search:
             return narrowed(
                 (step, fit),
                 lambda step, by: step.moved(by),
-                lambda step, fit: self.hypotheses.fit(step.apply(base), fit.sigma),
+                lambda step, fit: self.hypotheses.fit(step.apply(base), fit),
                 step.width,
                 self.settings.narrowings,
             )
@@ -470,28 +483,31 @@ class Search:
         return step, fit
 
     def _by_gains(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
-        step, fit = self._followed(step, base, fit)
+        step, fit, told = self._followed(step, base, fit)
         if len(step.joints) == 1:
             return step, fit
-        # Where most of a torque is friction, its gain can rest far from the best one.
-        for k in range(len(step.joints)):
+        # Where most of a torque is friction, which tells no gain, it can rest far from the best.
+        least = self.settings.acceptance
+        for k in np.flatnonzero(told < least.log_gain**-2.0).tolist():
             for factor in self.settings.gain_factors:
                 values = np.array(step.values)
                 values[k] *= factor
                 moved = replace(step, values=tuple(values.tolist()))
-                new = self.hypotheses.fit(moved.apply(base), fit.sigma, fit.objective)
+                new = self.hypotheses.fit(moved.apply(base), fit, fit.objective)
                 if new.objective < fit.objective - BETTER:
-                    step, fit = self._followed(moved, base, new)
-        return self._needed(step, base, fit)
+                    step, fit, _ = self._followed(moved, base, new)
+        return self._needed(step, base, fit) if step.is_large(least, base) else (step, fit)
 
-    def _followed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
+    def _followed(
+        self, step: TorqueGain, base: Correction, fit: Fit
+    ) -> tuple[TorqueGain, Fit, Array]:
         for _ in range(self.settings.refinements):
-            better = self.proposals.followed_gain(step, fit)
-            new = self.hypotheses.fit(better.apply(base), fit.sigma)
+            better, told = self.proposals.followed_gain(step, fit)
+            new = self.hypotheses.fit(better.apply(base), fit)
             if not new.objective < fit.objective - BETTER:
                 break
             step, fit = better, new
-        return step, fit
+        return step, fit, told
 
     def _needed(self, step: TorqueGain, base: Correction, fit: Fit) -> tuple[TorqueGain, Fit]:
         """Return gains of those joints whose torque is none of the others' scale.
@@ -503,7 +519,7 @@ class Search:
         def fitted(values: Array) -> tuple[TorqueGain, Fit]:
             off = tuple(int(k) for k in np.flatnonzero(values != 1.0))
             gains = TorqueGain(off, tuple(float(values[k]) for k in off))
-            return gains, self.hypotheses.fit(gains.apply(base), fit.sigma)
+            return gains, self.hypotheses.fit(gains.apply(base), fit)
 
         every = np.ones(len(base.tau_scale))
         every[list(step.joints)] = step.values
@@ -534,18 +550,17 @@ class Search:
         if not abs(np.log(near / (step.number or 1.0))) < least.log_factor:
             return step, fit
         unit = replace(step, values=(near,))
-        at = self.hypotheses.fit(unit.apply(base), fit.sigma)
+        at = self.hypotheses.fit(unit.apply(base), fit)
         is_alike = at.objective < fit.objective + least.indistinguishable
         return (unit, at) if is_alike else (step, fit)
 
-    def _by_first_order(self, step: CorrectionStep, base: Correction, fit: Fit) -> Tried:
+    def _by_first_order(self, step: PositionOffset | Gravity, base: Correction, fit: Fit) -> Tried:
         for _ in range(self.settings.refinements):
-            small = self.proposals.small(fit)
-            pairs = ((step.followed_by(s), s) for s in small)
+            pairs = ((step.followed_by(s), s) for s in self.proposals.small(fit, step))
             better, further = next((p for p in pairs if p[0] is not None), (None, step))
             if better is None:
                 break
-            new = self.hypotheses.fit(better.apply(base), fit.sigma)
+            new = self.hypotheses.fit(better.apply(base), fit)
             if not new.objective < fit.objective - BETTER:
                 if abs(further.number) > self.settings.unsettled_rad:
                     fit = replace(fit, settled=False)
@@ -556,7 +571,7 @@ class Search:
     def next(self, best: Fit) -> list[Tried]:
         """Return refined candidate steps, in order of decreasing evidence."""
         base = best.correction
-        tried = self._tried(best)
+        tried, least = self._tried(best), self.settings.acceptance
         common = best.objective - self.settings.look_evidence
 
         def order(tried: Tried) -> tuple[bool, float]:
@@ -570,8 +585,8 @@ class Search:
             if isinstance(step, CompensatedFriction) and not self.judge.is_seen(step, fit):
                 continue
             if len(leading) < self.settings.refined_steps and key not in leading:
-                leading[key] = self.refined(step, base, fit)
-        least = self.settings.acceptance
+                matters = fit.objective < common or step.is_large(least, base)
+                leading[key] = self.refined(step, base, fit) if matters else (step, fit)
         refined = [(s, f) for s, f in leading.values() if f.settled and s.is_large(least, base)]
         return sorted(refined, key=order)
 
@@ -587,7 +602,7 @@ class Search:
             if self.pace.is_over():
                 break
             corrected = step.apply(best.correction)
-            tried.append((step, self.hypotheses.fit(corrected, best.sigma, hopeless=hopeless)))
+            tried.append((step, self.hypotheses.fit(corrected, best, hopeless=hopeless)))
             self.pace.count(len(tried), len(chosen), "corrections")
         return tried
 
@@ -629,7 +644,7 @@ class Search:
         best = self.hypotheses.settle(combined(start, kept), common=not several)
         for k, step in enumerate(steps if len(steps) > 1 or several else ()):
             base = combined(start, [s for j, s in enumerate(kept) if j != k])
-            fit = self.hypotheses.fit(step.apply(base), best.sigma)
+            fit = self.hypotheses.fit(step.apply(base), best)
             better, fit = self.refined(step, base, fit)
             if fit.settled:
                 kept[k] = better
@@ -653,13 +668,15 @@ def at_best_bandwidth(
     timing = timings.fitted(correction)
     if timings.hides(timing):
         correction = timing.best.correction
-    initial = Hypotheses(evidence).settle(correction, common=False).sigma
+    hypotheses = Hypotheses(evidence)
+    initial = hypotheses.settle(correction, common=False)
 
     def look(octaves: float) -> float:
         """Return the residual variance with the motion alone low-passed, over that without."""
-        motion = evidence.blurred(evidence.corner * 2.0**octaves, torque=False)
-        sigma = Hypotheses(motion).settle(correction, common=False).sigma
-        return float(np.exp(2.0 * np.mean(np.log(sigma / initial))))
+        blurred = Hypotheses(evidence.blurred(evidence.corner * 2.0**octaves, torque=False))
+        blurred.memory = hypotheses.memory
+        sigma = blurred.fit(correction, initial).sigma
+        return float(np.exp(2.0 * np.mean(np.log(sigma / initial.sigma))))
 
     factor = evidence.settings.bandwidth.searched(look)
     return evidence.blurred(factor * evidence.corner) if factor < 1.0 else evidence
