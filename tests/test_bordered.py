@@ -113,17 +113,17 @@ def test_of_what_is_left_without_a_block_small_eigenvalues_are_raised(worth: flo
     others, block = information(seed=1), information(seed=2, samples=13)
     scaled = worth * block
     (total,) = (others + scaled).summed(WEIGHTS).parts
-    ((_, whole),) = scaled.summed(WEIGHTS).rows_of_each()
+    (own,) = scaled.summed(WEIGHTS).parts
     inverse = total.inverse
     assert inverse is not None
-    white, y, least = inverse.times(whole[:, :-1]), RNG.standard_normal(SIZE), 0.1
+    white, y, least = inverse.times(own.rows()[:-1, :-1]), RNG.standard_normal(SIZE), 0.1
     M = np.eye(SIZE) - white.T @ white
     values, vectors = np.linalg.eigh(M)
     raised = (vectors * np.maximum(values, least)) @ vectors.T
-    left = Left.of(white, SIZE, least)
-    assert (len(left.lift) > 0) == (worth > 1.0)
-    assert len(left.lift) == int(np.sum(values < least))
-    np.testing.assert_allclose(left.matrix, raised, atol=1e-12)
+    left = Left.of(inverse.gram(rows for rows, _ in own.sets()), least)
+    assert (len(left.values) > 0) == (worth > 1.0)
+    assert len(left.values) == int(np.sum(values < least))
+    np.testing.assert_allclose(left.times(np.eye(SIZE)), raised, atol=1e-12)
     np.testing.assert_allclose(raised @ left.solution(y), y, rtol=1e-9, atol=1e-11)
 
 
