@@ -136,7 +136,8 @@ def test_covariance_is_that_of_dense_matrices() -> None:
         for t in found.triangles
     )
     own = [s * t.spread(SIZE)[:-1, :-1] for s, t in zip(sigma, found.triangles, strict=True)]
-    for coloured in (own, [*own[:-1], RNG.standard_normal((2, SIZE))]):
+    for each in (own, [*own[:-1], RNG.standard_normal((2, SIZE))]):
+        coloured = [ChannelRows.held(factor) for factor in each]
         times = np.linspace(1.0, 2.0, CHANNELS)
         got = LeastSquares().conclude(found, sigma, times, 1, tuple(coloured), common)
         rows = dense(found)[:, :-1]

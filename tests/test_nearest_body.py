@@ -11,7 +11,7 @@ from heft.arrays import Array
 from heft.estimators import semidefinite
 from heft.estimators.feasible_set import IDENTITY, LinearConstraints, stack, unstack
 from heft.estimators.scaled_rows import inverse_of, mean_squared_error
-from heft.information import Bordered
+from heft.information import Bordered, ChannelRows
 
 MARGIN = 1e-4
 every_seed = pytest.mark.parametrize("seed", range(6))
@@ -128,7 +128,8 @@ def test_errors_are_those_of_dense_matrices(seed: int) -> None:
     A = np.linalg.pinv(np.vstack([data, prior]))
     of_data, of_prior = A[:, : len(data)], A[:, len(data) :]
     for spread in (None, factor):
-        mine = mean_squared_error(case.triangle, [np.arange(size)], data, 1.5, spread)
+        scores = None if spread is None else [ChannelRows.held(spread)]
+        mine = mean_squared_error(case.triangle, [np.arange(size)], case.weights, 1.5, scores)
         half = of_data if spread is None else A @ A.T @ spread.T
         noise = half @ half.T
         for one, two in zip(mine, (noise + 1.5**2 * of_prior @ of_prior.T, noise), strict=True):

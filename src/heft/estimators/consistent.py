@@ -26,6 +26,7 @@ from heft.errors import InvalidSetting, SolverFailure, TooLittleData
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import (
     Bordered,
+    ChannelRows,
     Parameters,
     ParameterSpace,
     Summed,
@@ -160,15 +161,15 @@ class PhysicallyConsistent:
         self,
         total: Triangle | Summed,
         space: ParameterSpace,
-        noise_factor: Array | None = None,
+        scores: Sequence[ChannelRows] | None = None,
     ) -> ConsistentEstimate:
         """Return the physically consistent parameters x.
 
         Args:
             total: Information about β in independent rows of unit variance: a triangle, or a sum
                 in an order in which it is sparse.
-            noise_factor: S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); that of
-                independent rows of unit variance if not given.
+            scores: Sets S whose sum of `SᵀS` is the covariance of `Yᵀε`, on the b columns; that
+                of independent rows of unit variance if not given.
 
         Raises:
             InvalidSetting: If a limit is of a link that is not there.
@@ -180,7 +181,7 @@ class PhysicallyConsistent:
         constraints = scaled.constraints
         bound = dict.fromkeys(n for n, b in zip(constraints.names, binds, strict=True) if b)
         doubt = max(self.prior_error, scaled.estimated_prior_error(self.strength))
-        covariance, noise, seen = self._widened(scaled, doubt, noise_factor)
+        covariance, noise, seen = self._widened(scaled, doubt, scores)
         return ConsistentEstimate(
             Parameters(space.labels, values, covariance),
             noise,
@@ -258,23 +259,20 @@ class PhysicallyConsistent:
         return self._inside(scaled.back @ unknown, space), binds, unknown, iterations
 
     def _widened(
-        self, scaled: Scaled, doubt: float, noise_factor: Array | None
+        self, scaled: Scaled, doubt: float, scores: Sequence[ChannelRows] | None
     ) -> tuple[Array, Array, Array]:
         """Return the covariance of x, its part from noise, and the variance reduction."""
         size, bodies = len(scaled.start), len(scaled.strengths)
         back, space = sparse(scaled.back), scaled.space
         # The bias is A Λ (u₀ − u): rows of Λ^½ are √n₀, and u₀ − u is at most the prior error.
         reach = WORST_DIRECTION * doubt
-        spread = None
-        if noise_factor is not None:
+        if scores is not None:
             onto = sparse(space.matrix) @ sparse(scaled.metric / scaled.scale)
-            measured = noise_factor @ onto
-            spread = (
-                np.vstack([measured, scaled.data[-scaled.known :]]) if scaled.known else measured
-            )
+            beside = ChannelRows.held(scaled.data[len(scaled.data) - scaled.known :])
+            scores = [*(score.mapped(onto) for score in scores), beside]
         doubted = reach * float(np.sqrt(self.strength))
         covariance, noise = mean_squared_error(
-            scaled.triangle, scaled.limbs, scaled.data, doubted, spread
+            scaled.triangle, scaled.limbs, np.diag(scaled.prior), doubted, scores
         )
         weaker = np.ones(bodies)  # also where the prior has zero strength
         np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import ParameterSpace, Summed, Triangle, triangle_of
+from heft.information import ChannelRows, ParameterSpace, Summed, Triangle, triangle_of
 
 from .consistent import ConsistentEstimate, PhysicallyConsistent
 from .estimate import Estimate
@@ -101,7 +101,7 @@ class DriveGains:
         point = np.zeros(size)
         wide = space.beside([f"{c}.gain" for c in unsure], ["1"] * len(unsure))
         for round_ in range(self.rounds + 1):
-            parts, noises, taken = [], [], []
+            parts, scores, taken = [], list[ChannelRows](), []
             for estimate, change in zip(estimates, changes, strict=True):
                 maps = [_map(c, gains[c], change, point, unsure) for c in channels]
                 weights = estimate.weights()
@@ -111,21 +111,17 @@ class DriveGains:
                         parts.append(estimate.information.combined(weights).factor)
                     else:
                         parts += _rows(estimate, maps)
-                noises.append(
-                    estimate.noise.score_factor(
-                        estimate.information,
-                        [weights[c] for c in channels],
-                        None if as_they_are else maps,
-                    )
-                )
+                each = [weights[c] for c in channels]
+                own = None if as_they_are else maps
+                scores += estimate.noise.scores(estimate.information, each, own)
             prior = np.zeros((len(unsure), size + len(unsure) + 1))
             prior[:, size:-1] = root
             prior[:, -1] = root @ [1.0 - gains[c] for c in unsure]
-            noises.append(prior[:, :-1])
+            scores.append(ChannelRows.held(prior[:, :-1]))
             if known is not None:
                 beside = np.zeros((len(known), len(unsure)))
                 parts.append(np.hstack([known[:, :-1], beside, known[:, -1:]]))
-                noises.append(np.hstack([known[:, :-1], beside]))
+                scores.append(ChannelRows.held(known[:, :-1]))
             total: Triangle | Summed
             if alone:
                 total = estimates[0].information.summed(estimates[0].weights())
@@ -133,7 +129,7 @@ class DriveGains:
                 stacked = triangle_of(np.vstack([*parts, prior]))
                 rows = sum(e.information.rows for e in estimates)
                 total = Triangle(np.arange(size + len(unsure)), stacked, rows)
-            consistent = self.solver.fit(total, wide, np.vstack(noises))
+            consistent = self.solver.fit(total, wide, scores)
             values = consistent.parameters.values
             count = len(space.labels)
             point = space.matrix @ values[:count]

@@ -19,11 +19,12 @@ from heft.arrays import Array
 from heft.information import (
     Bordered,
     BorderedInverse,
+    ChannelRows,
     ParameterSpace,
     Triangle,
     connected,
     decomposition,
-    gram,
+    sandwich,
     triangle_of,
 )
 
@@ -177,47 +178,44 @@ def inverse_of(triangle: Bordered) -> BorderedInverse:
 def mean_squared_error(
     triangle: Bordered,
     limbs: Sequence[NDArray[np.intp]],
-    data: Array,
+    weights: Array,
     doubt: float,
-    noise_factor: Array | None = None,
+    scores: Sequence[ChannelRows] | None = None,
 ) -> tuple[Array, Array]:
     """Return the mean squared error matrix of a regularised least-squares estimate.
 
     The estimate is `A (Yᵀτ + Λ x₀)` with `A = (J + Λ)⁻¹`, J the information of the data and Λ
-    that of the prior about x₀. Its covariance from noise is `A J A`, or `A SᵀS A` where a factor
-    S of the noise is given. Its bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
-    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`, and
-    A Λ A is what A is more than A J A.
+    that of the prior about x₀. Its covariance from noise is `A J A`, or `A SᵀS A` where factors
+    S of the noise are given. Its bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
+    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`.
 
     Args:
         triangle: R with RᵀR = J + Λ, of n unknowns.
-        data: Rows with J their square, shape (m, n).
+        weights: Roots of the diagonal of Λ, shape (n,).
         doubt: Prior error e times √w.
-        noise_factor: S with SᵀS the covariance of Yᵀε, shape (any, n).
+        scores: Sets S whose sum of SᵀS is the covariance of Yᵀε, on the n unknowns.
 
     Returns:
         The total (noise and bias) and its noise part, each of shape (n, n), in products of the
         unknowns' units.
     """
-    size = len(triangle.columns)
-    noise, inverse_square = np.zeros((size, size)), np.zeros((size, size))
-    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
-    for own in limbs:
-        inverse, square = inverse_of(triangle.part(own)), np.ix_(own, own)
-        rows = data[np.ix_(np.any(data[:, own] != 0.0, axis=1), own)]
-        # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
-        spread = inverse.back(inverse.times(rows))
-        noise[square] = spread.T @ spread
-        inverse_square[square] = inverse.back(inverse.matrix)
-        if score is not None and noise_factor is not None:
-            nonzero = np.any(noise_factor[:, own] != 0.0, axis=1)
-            score[np.ix_(nonzero, own)] = inverse.back(
-                inverse.times(noise_factor[np.ix_(nonzero, own)])
-            )
-    bias = doubt**2 * (inverse_square - noise)
-    if score is not None:  # some errors are shared by all limbs
-        noise = gram(score, limbs)
-    return noise + bias, noise
+    inverses = [inverse_of(triangle.part(own)) for own in limbs]
+    places = [
+        inverse.columns[own]
+        for inverse in inverses
+        for own in (*(corner.own for corner in inverse.corners), inverse.shared)
+    ]
+    prior = [ChannelRows(own, np.diag(weights[own])) for own in places]
+    by_prior = sandwich(inverses, prior, len(weights))
+    if scores is not None:
+        noise = sandwich(inverses, scores, len(weights))
+    else:  # A J A, J what the prior leaves
+        noise = -by_prior
+        for inverse in inverses:
+            noise[np.ix_(inverse.columns, inverse.columns)] += inverse.back(inverse.matrix)
+    by_prior *= doubt**2
+    by_prior += noise
+    return by_prior, noise
 
 
 @dataclass(frozen=True)

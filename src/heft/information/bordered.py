@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -582,6 +583,67 @@ class Arrow:
             return None
         columns = np.arange(len(self.order))
         return Bordered(columns, tuple(corners), self.order[count:], common, none, 0.0)
+
+
+def sandwich(
+    inverses: Sequence[BorderedInverse], scores: Sequence[ChannelRows], size: int
+) -> Array:
+    """Return the covariance `G Gᵀ (Σ SᵀS) G Gᵀ` of an estimate, (n, n), by its scores.
+
+    With G the inverse of the weighted triangle, the middle `Gᵀ (Σ SᵀS) G` is the covariance of the
+    scores in coordinates in which their information is the identity [Huber1967; White1980]. There
+    it is sparse: of a channel's score it holds its own columns and those that channels share.
+
+    Args:
+        inverses: G of each component; the covariance of columns without one is zero.
+        scores: Sets S, on all n = `size` columns.
+    """
+    part_of, corner_of = np.full(size, -1), np.full(size, -1)
+    corners = 0
+    for k, inverse in enumerate(inverses):
+        part_of[inverse.columns] = k
+        for corner in inverse.corners:
+            corner_of[inverse.columns[corner.own]] = corners
+            corners += 1
+    mine: list[list[ChannelRows]] = [[] for _ in inverses]
+    others = [np.zeros((0, size))]
+    for score in scores:
+        seen = np.flatnonzero(part_of[score.columns] >= 0)
+        columns, values = score.columns[seen], score.values[:, seen]
+        nonzero = values != 0.0
+        (part, parts), (corner_at, sets) = (
+            _held(nonzero, number[columns]) for number in (part_of, corner_of)
+        )
+        alone = parts & sets & (part >= 0)
+        key = np.where(corner_at >= 0, corner_at, corners + part)
+        for one in np.unique(key[alone]):
+            rows = ChannelRows.held(values[alone & (key == one)])
+            inverse = inverses[k := int(part[alone & (key == one)][0])]
+            at = np.searchsorted(inverse.columns, columns[rows.columns])
+            mine[k].append(ChannelRows(at, rows.values))
+        if not (alone | (part < 0)).all():  # it mixes what others see alone
+            mixed = ChannelRows(columns, values[~alone & (part >= 0)])
+            others.append(mixed.spread(size))
+    covariance = np.zeros((size, size))
+    shared = np.vstack(others)
+    moved = np.zeros(shared.shape)
+    for inverse, own in zip(inverses, mine, strict=True):
+        columns = inverse.columns
+        covariance[np.ix_(columns, columns)] = inverse.sandwich(inverse.gram(own))
+        moved[:, columns] = inverse.back(inverse.times(shared[:, columns]))
+    return covariance + moved.T @ moved
+
+
+def _held(nonzero: NDArray[np.bool_], number: NDArray[np.intp]) -> tuple[Any, Any]:
+    """Return the number that each row's columns have, -1 for none, and whether it is one alone.
+
+    Args:
+        nonzero: Which entries are not zero, shape (rows, columns).
+        number: Of each column, -1 for none, shape (columns,).
+    """
+    numbered = nonzero & (number >= 0)
+    highest = np.max(np.where(numbered, number, -1), axis=1, initial=-1)
+    return highest, ~np.any(numbered & (number != highest[:, None]), axis=1)
 
 
 def _rows_of(nonzero: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
