@@ -281,7 +281,7 @@ class Tangent:
         space, triangle = scaled.space, scaled.triangle
         bodies = 10 * len(space.groups)
         unknown = values * scaled.scale
-        unknown[:bodies] = np.linalg.solve(scaled.metric[:bodies, :bodies], unknown[:bodies])
+        unknown[:bodies] = np.linalg.solve(scaled.metric, unknown[:bodies])
         faces = _binding(scaled, unknown, margin)[:, :bodies]
         free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
         size = free.shape[1] + len(unknown) - bodies
@@ -290,8 +290,8 @@ class Tangent:
         residual = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
         steep = scaled.factor[:-1, :-1].T @ residual
         back = np.zeros((len(unknown), size))
-        back[:bodies, : free.shape[1]] = scaled.back[:bodies, :bodies] @ free
-        back[bodies:, free.shape[1] :] = scaled.back[bodies:, bodies:]
+        back[:bodies, : free.shape[1]] = scaled.metric @ free
+        back[bodies:, free.shape[1] :] = np.diag(1.0 / scaled.scale[bodies:])
         signs = np.array(sorted(space.nonnegative), dtype=np.intp)
         return Tangent(
             back,

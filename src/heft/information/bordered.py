@@ -188,8 +188,8 @@ class Bordered:
         return _finished(columns, tuple(corners), shared, _nested(others, common_ridge))
 
     @staticmethod
-    def by_drives(rows: Array, weights: Array, towards: Array, order: NDArray[np.intp]) -> Bordered:
-        """Return the triangle of rows, and of `weights_k (x_k − towards_k)` of a prior.
+    def by_drives(rows: Array, weights: Array, order: NDArray[np.intp]) -> Bordered:
+        """Return the triangle of rows, and of `weights_k x_k` of a prior of terms.
 
         Its corners are of sets of columns that are orthogonal to one another, as terms of different
         drives are, and the columns that are shared are all others. One QR of all columns would
@@ -197,11 +197,11 @@ class Bordered:
 
         Args:
             rows: Right-hand side last, shape (m, n + 1).
-            weights: Above 0 for terms, shape (n,).
-            towards: Zero for terms, shape (n,).
-            order: Positions of all terms, behind the others, in the order of their elimination.
+            weights: Of the prior of terms, above 0, in their order, shape (f,).
+            order: Positions of all f terms, behind the others, in the order of their elimination.
         """
-        shared = len(weights) - len(order)
+        size = rows.shape[1] - 1
+        shared = size - len(order)
         transposed = np.zeros(
             (shared + 1, len(rows) + len(order))
         )  # transposed: columns side by side
@@ -216,7 +216,7 @@ class Bordered:
             products = np.abs(own.T @ rows[at, :shared])
             moved = np.any(products > np.linalg.norm(own, axis=0)[:, None] * lengths, axis=0)
             moved = np.append(np.flatnonzero(moved), shared)
-            ridge = np.diag(weights[order[terms]])
+            ridge = np.diag(weights[terms])
             across, triangle = np.linalg.qr(np.vstack([own, ridge]))
             across[:count][~nonzero] = 0.0  # exactly, so that limbs stay apart
             touched = (moved, at) if isinstance(at, slice) else np.ix_(moved, at)
@@ -224,11 +224,15 @@ class Bordered:
             transposed[touched] -= border @ across[:count].T
             transposed[moved[:, None], len(rows) + terms] = -border @ across[count:].T
             corners.append(Corner(order[terms], moved[:-1], triangle, border[:-1].T, border[-1]))
-        firm = weights[:shared]
-        prior = np.column_stack([np.diag(firm), firm * towards[:shared]])
-        factor = triangle_of(np.vstack([transposed.T, prior]))
-        places = np.arange(len(weights))
-        return _finished(places, tuple(corners), places[:shared], factor)
+        places = np.arange(size)
+        return _finished(places, tuple(corners), places[:shared], triangle_of(transposed.T))
+
+    def with_prior(self, weights: Array, towards: Array) -> Bordered:
+        """Return the sum with `weights_k (y_k − towards_k)` of a prior of the k shared columns."""
+        prior = np.column_stack([np.diag(weights), weights * towards])
+        stacked = np.vstack([np.column_stack([self.R, self.z]), prior])
+        total = _finished(self.columns, self.corners, self.shared, triangle_of(stacked))
+        return replace(total, rest=float(np.hypot(total.rest, self.rest)))
 
     def rows(self) -> Array:
         """Return all rows, right-hand side last, on the n columns: shape (n + 1, n + 1)."""
@@ -521,18 +525,19 @@ class BorderedInverse:
     def sandwich(self, middle: Arrow) -> Array:
         """Return `G M Gᵀ`, shape (n, n)."""
         covariance, at = np.zeros((len(self.columns),) * 2), middle.order
-        along, centre = np.zeros(middle.borders.shape), middle.centre
+        along, count = np.zeros(middle.borders.shape), len(middle.borders)
         spread = np.vstack([along[:0], *(corner.border for corner in self.corners)])
         for corner, mine in zip(self.corners, middle.parts, strict=True):
             along[mine] = corner.R @ middle.borders[mine]
-        beside = along + spread @ centre
-        among = beside @ spread.T + spread @ along.T
+        beside = spread @ middle.centre
+        among = (along + 0.5 * beside) @ spread.T
+        among += among.T.copy()
         for corner, mine, own in zip(self.corners, middle.parts, middle.own, strict=True):
             among[mine, mine] += corner.R @ own @ corner.R.T
-        half = np.vstack([beside, self.R @ centre]) @ self.R.T
-        covariance[np.ix_(at, at[len(along) :])] = half
-        covariance[np.ix_(at[len(along) :], at)] = half.T
-        covariance[np.ix_(at[: len(along)], at[: len(along)])] = among
+        half = np.vstack([along + beside, self.R @ middle.centre]) @ self.R.T
+        covariance[np.ix_(at, at[count:])] = half
+        covariance[np.ix_(at[count:], at)] = half.T
+        covariance[np.ix_(at[:count], at[:count])] = among
         return (covariance + covariance.T) / 2.0
 
 
