@@ -79,9 +79,6 @@ class Block:
                 shape (blocks, b).
         """
         blocks = []
-        alike = maps is not None and all(m is maps[0] for m in maps)
-        if maps is None or (alike and np.array_equal(maps[0], np.eye(len(maps[0])))):
-            maps = None  # x is β: no gain of a drive is unsure
         for part in information:
             seen = part if maps is None else _mapped(part, maps)
             # The channels' sum, whose rows are several times as few.
