@@ -183,7 +183,8 @@ def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Arra
         root = vectors * np.sqrt(1.0 + np.maximum(values, 0.0))
         factor = np.linalg.qr(root.T)[1].T
     half = scipy.linalg.solve_triangular(factor, across, lower=True)
-    posterior = covariance - half.T @ half
+    posterior = half.T @ half
+    np.subtract(covariance, posterior, out=posterior)
     place = np.diag_indices_from(posterior)
     # Less of a variance no difference can show.
     posterior[place] = np.maximum(posterior[place], 1e-12 * covariance[place])
