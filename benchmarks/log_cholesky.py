@@ -133,7 +133,7 @@ def endings(problem: EdgeProblem) -> tuple[Ending, Ending]:
     begin = time.perf_counter()
     fitted = solver.fit(problem.triangle, space).parameters.values
     scaled = solver.scaled(problem.triangle, space)
-    optimum = np.linalg.solve(scaled.back, fitted)
+    optimum = np.linalg.solve(scaled.back.toarray(), fitted)
     R, z = scaled.factor[:-1, :-1], scaled.factor[:-1, -1]
     best = 0.5 * float(np.sum((R @ optimum - z) ** 2))
     before = time.perf_counter() - begin

@@ -9,6 +9,7 @@ from heft.certainty.blocks import Left
 from heft.estimators import LeastSquares
 from heft.information import (
     Bordered,
+    BorderedInverse,
     ChannelRows,
     Information,
     Labels,
@@ -16,6 +17,7 @@ from heft.information import (
     shortest,
     triangle_of,
 )
+from heft.information.bordered import Corner
 
 RNG = np.random.default_rng(7)
 CHANNELS, OWN, SHARED = 6, 9, 14  # columns of each channel alone, and of all
@@ -113,17 +115,17 @@ def test_of_what_is_left_without_a_block_small_eigenvalues_are_raised(worth: flo
     others, block = information(seed=1), information(seed=2, samples=13)
     scaled = worth * block
     (total,) = (others + scaled).summed(WEIGHTS).parts
-    ((_, whole),) = scaled.summed(WEIGHTS).rows_of_each()
+    (own,) = scaled.summed(WEIGHTS).parts
     inverse = total.inverse
     assert inverse is not None
-    white, y, least = inverse.times(whole[:, :-1]), RNG.standard_normal(SIZE), 0.1
+    white, y, least = inverse.times(own.rows()[:-1, :-1]), RNG.standard_normal(SIZE), 0.1
     M = np.eye(SIZE) - white.T @ white
     values, vectors = np.linalg.eigh(M)
     raised = (vectors * np.maximum(values, least)) @ vectors.T
-    left = Left.of(white, SIZE, least)
-    assert (len(left.lift) > 0) == (worth > 1.0)
-    assert len(left.lift) == int(np.sum(values < least))
-    np.testing.assert_allclose(left.matrix, raised, atol=1e-12)
+    left = Left.of(inverse.gram(rows for rows, _ in own.sets()), least)
+    assert (len(left.values) > 0) == (worth > 1.0)
+    assert len(left.values) == int(np.sum(values < least))
+    np.testing.assert_allclose(left.times(np.eye(SIZE)), raised, atol=1e-12)
     np.testing.assert_allclose(raised @ left.solution(y), y, rtol=1e-9, atol=1e-11)
 
 
@@ -136,7 +138,8 @@ def test_covariance_is_that_of_dense_matrices() -> None:
         for t in found.triangles
     )
     own = [s * t.spread(SIZE)[:-1, :-1] for s, t in zip(sigma, found.triangles, strict=True)]
-    for coloured in (own, [*own[:-1], RNG.standard_normal((2, SIZE))]):
+    for each in (own, [*own[:-1], RNG.standard_normal((2, SIZE))]):
+        coloured = [ChannelRows.held(factor) for factor in each]
         times = np.linspace(1.0, 2.0, CHANNELS)
         got = LeastSquares().conclude(found, sigma, times, 1, tuple(coloured), common)
         rows = dense(found)[:, :-1]
@@ -144,3 +147,55 @@ def test_covariance_is_that_of_dense_matrices() -> None:
         score = got.noise.score_factor(found, 1.0 / sigma)
         expected = change @ score.T @ score @ change
         np.testing.assert_allclose(got.parameters.covariance, expected, rtol=1e-9, atol=1e-13)
+
+
+def test_of_many_columns_directions_that_a_block_alone_shows_are_found() -> None:
+    """Where the matrix is large they are sought in a Krylov space, next to nothing being left."""
+    rng = np.random.default_rng(11)
+    size, corners = 420, 10
+    order = rng.permutation(size)
+    own = tuple(order[30 * c : 30 * c + 30] for c in range(corners))
+    every = np.arange(size - 300)
+    inverse = BorderedInverse(
+        np.arange(size),
+        tuple(Corner(o, every, np.eye(30), np.zeros((30, len(every))), np.zeros(0)) for o in own),
+        order[300:],
+        np.eye(len(every)),
+    )
+    sets = [
+        ChannelRows(np.append(o, order[300:]), 0.05 * rng.standard_normal((9, 30 + len(every))))
+        for o in own
+    ]
+    alone = rng.standard_normal((2, 30 + len(every)))
+    scale = np.array([[0.96], [0.9999]])
+    sets.append(ChannelRows(np.append(own[3], order[300:]), scale * np.linalg.qr(alone.T)[0].T))
+    W = np.vstack([s.spread(size) for s in sets])
+    W /= 1.0001 * np.linalg.norm(W, 2)
+    each = zip(sets, np.split(W, 9 * np.arange(1, corners + 1)), strict=True)
+    sets = [ChannelRows(s.columns, w[:, s.columns]) for s, w in each]
+    M = np.eye(size) - W.T @ W
+    values, vectors = np.linalg.eigh(M)
+    left = Left.of(inverse.gram(sets), 0.1)
+    assert len(left.values) == np.sum(values < 0.1) > 0
+    raised = (vectors * np.maximum(values, 0.1)) @ vectors.T
+    np.testing.assert_allclose(left.times(np.eye(size)), raised, atol=1e-10)
+    y = rng.standard_normal(size)
+    np.testing.assert_allclose(raised @ left.solution(y), y, atol=1e-9)
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.8])
+def test_some_of_the_columns_are_the_sum_of_their_rows(kept: float) -> None:
+    (total,) = information().summed(WEIGHTS).parts
+    some = np.flatnonzero(np.random.default_rng(3).random(SIZE) < kept)
+    mine, rows = total.only(some).rows(), total.rows()[:, [*some, SIZE]]
+    np.testing.assert_allclose(mine.T @ mine, rows.T @ rows, atol=1e-10)
+    whole = total.undivided().rows()
+    np.testing.assert_allclose(whole.T @ whole, total.rows().T @ total.rows(), atol=1e-10)
+
+
+def test_rows_of_two_corners_are_not_separate() -> None:
+    (total,) = information().summed(WEIGHTS).parts
+    first, second = (corner.own for corner in total.corners[:2])
+    assert total.separates([ChannelRows(first, np.ones((1, OWN)))])
+    both = np.append(first[:1], second[:1])
+    assert not total.separates([ChannelRows(both, np.ones((1, 2)))])

@@ -11,7 +11,7 @@ from heft.arrays import Array
 from heft.estimators import semidefinite
 from heft.estimators.feasible_set import IDENTITY, LinearConstraints, stack, unstack
 from heft.estimators.scaled_rows import inverse_of, mean_squared_error
-from heft.information import Bordered
+from heft.information import Bordered, ChannelRows
 
 MARGIN = 1e-4
 every_seed = pytest.mark.parametrize("seed", range(6))
@@ -56,7 +56,8 @@ class Case:
         data = np.column_stack([data, data @ wanted])
         of_drives = np.arange(bodies, size).reshape(drives, terms)
         order = np.concatenate([of_drives[:, 0], of_drives[:, 1:].ravel()])
-        triangle = Bordered.by_drives(data, weights, np.zeros(size), order)
+        seen = Bordered.by_drives(data, weights[order], order)
+        triangle = seen.with_prior(weights[:bodies], np.zeros(bodies))
         held = np.zeros((drives * (terms - 1) + 2, size))
         signed = [bodies + k * terms + i for k in range(drives) for i in range(1, terms)]
         held[np.arange(len(signed)), signed] = 1.0
@@ -128,7 +129,8 @@ def test_errors_are_those_of_dense_matrices(seed: int) -> None:
     A = np.linalg.pinv(np.vstack([data, prior]))
     of_data, of_prior = A[:, : len(data)], A[:, len(data) :]
     for spread in (None, factor):
-        mine = mean_squared_error(case.triangle, [np.arange(size)], data, 1.5, spread)
+        scores = [ChannelRows.held(data if spread is None else spread)]
+        mine = mean_squared_error(case.triangle, [np.arange(size)], case.weights, 1.5, scores)
         half = of_data if spread is None else A @ A.T @ spread.T
         noise = half @ half.T
         for one, two in zip(mine, (noise + 1.5**2 * of_prior @ of_prior.T, noise), strict=True):
@@ -168,7 +170,8 @@ def test_no_other_consistent_robot_is_nearer(seed: int) -> None:
 def test_no_drives_and_no_constraints() -> None:
     """A body alone: its projection in the plain norm raises its eigenvalues."""
     free = IDENTITY - 3.0 * np.eye(10)[2]
-    triangle = Bordered.by_drives(np.zeros((0, 11)), np.ones(10), free, np.arange(0))
+    bare = Bordered.by_drives(np.zeros((0, 11)), np.zeros(0), np.arange(0))
+    triangle = bare.with_prior(np.ones(10), free)
     none = LinearConstraints((), np.zeros((0, 10)), np.zeros(0), np.zeros(0, dtype=bool))
     found = semidefinite.nearest_body(triangle, free, none, 0.0)
     assert found is not None

@@ -39,7 +39,8 @@ def factors_of(
 ) -> tuple[FloatArray, ...] | None:
     """Return `coloured_factors` of rows (N, c, b) and what they leave, none of them decimated."""
     sample = Thinned(ChannelRows.of_each(rows), left, 1, 1.0, phase)
-    return coloured_factors(sample, rows.shape[2])
+    found = coloured_factors(sample, rows.shape[2])
+    return found and tuple(factor.spread(rows.shape[2]) for factor in found)
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def test_rows_thinned_out_say_what_all_rows_say() -> None:
         some = coloured_factors(sample, 3)
         assert whole is not None and some is not None
         one += whole[0].T @ whole[0]
-        few += some[0].T @ some[0]
+        few += some[0].values.T @ some[0].values
     # Two fits to the same residuals, of 20 coefficients each: 3 % by the mean, three of these.
     np.testing.assert_allclose(np.diag(few), np.diag(one), rtol=0.1)
 

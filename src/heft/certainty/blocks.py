@@ -14,8 +14,8 @@ and a pseudo-inertia on the boundary of its cone moves in the boundary's tangent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -33,33 +33,33 @@ from heft.estimators import (
     unstack,
 )
 from heft.files import Keys, Number, check_fields
-from heft.information import Bordered, Directions, Information, Labels, components
+from heft.information import (
+    Arrow,
+    Bordered,
+    BorderedInverse,
+    ChannelRows,
+    Directions,
+    Information,
+    Labels,
+    Summed,
+    components,
+    inverses,
+)
 
 from .jackknife import FALLING, nonnegative
+
+NOTHING = 1e-12  # share of the information that may be rounding
 
 
 @dataclass(frozen=True)
 class Block:
     """Information and score of a contiguous block of rows, for leaving it out."""
 
-    # square root of its weighted information `Σ w² YᵀY`: columns of each component, and rows on
-    # them. None for a block of an earlier experiment, of which only the score is kept: it is left
-    # out to first order
-    parts: tuple[tuple[NDArray[np.intp], Array], ...]
+    # square root of its weighted information `Σ w² YᵀY` in sets of rows, each on its columns. None
+    # for a block of an earlier experiment, of which only the score is kept: it is left out to first
+    # order
+    sets: tuple[ChannelRows, ...]
     score: Array  # its weighted score `Σ w² Yᵀ(τ − Y x)` at the estimate, shape (n,)
-
-    def on(self, columns: NDArray[np.intp]) -> Array:
-        """Return the rows that are not zero on these columns, shape (any, columns)."""
-        place = np.full(len(self.score), -1)
-        place[columns] = np.arange(len(columns))
-        parts = [np.zeros((0, len(columns)))]
-        for known, rows in self.parts:
-            at = place[known]
-            if (at >= 0).any():
-                wide = np.zeros((len(rows), len(columns)))
-                wide[:, at[at >= 0]] = rows if (at >= 0).all() else rows[:, at >= 0]
-                parts.append(wide[wide.any(axis=1)])
-        return parts[-1] if len(parts) == 2 else np.vstack(parts)
 
     @staticmethod
     def of(
@@ -79,19 +79,16 @@ class Block:
                 shape (blocks, b).
         """
         blocks = []
-        alike = maps is not None and all(m is maps[0] for m in maps)
-        if maps is None or (alike and np.array_equal(maps[0], np.eye(len(maps[0])))):
-            maps = None  # x is β: no gain of a drive is unsure
         for part in information:
             seen = part if maps is None else _mapped(part, maps)
             # The channels' sum, whose rows are several times as few.
             total = seen.summed(dict(zip(seen.channels, weights, strict=True)))
-            parts, score = [], np.zeros(len(values))
-            for columns, whole in total.rows_of_each():
-                rows, right = whole[:, :-1], whole[:, -1]
-                parts.append((columns, rows))
-                score[columns] = rows.T @ (right - rows @ values[columns])
-            blocks.append(Block(tuple(parts), score))
+            sets, score = [], np.zeros(len(values))
+            for rows, right in (own for part in total.parts for own in part.sets()):
+                sets.append(rows)
+                off = right - rows.values @ values[rows.columns]
+                score[rows.columns] += rows.values.T @ off
+            blocks.append(Block(tuple(sets), score))
         moments = [
             weights[c] ** 2 * (m if maps is None else m @ maps[c])
             for c, m in enumerate(earlier or ())
@@ -146,15 +143,14 @@ class Jackknife:
 
     def of_base(self, estimate: Estimate, blocks: Sequence[Block]) -> Array:
         """Return jackknife deviations D, (K, b), of β from blocks on β with the fit's weights."""
-        triangle = estimate.information.combined(estimate.fitted_with)
-        inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
-        moved = np.zeros((len(blocks), len(inverse)))
-        for part in components(inverse):
-            own = part.of(inverse)
+        total = estimate.information.summed(estimate.fitted_with)
+        moved = np.zeros((len(blocks), total.size))
+        for inverse in inverses(total) or _of_directions(total):
+            own, place = inverse.columns, np.full(total.size, -1)
+            place[own] = np.arange(len(own))
             for k, block in enumerate(blocks):
-                inner = block.on(part.rows) @ own
-                remaining = Left.of(inner, own.shape[1], self.least_left)
-                moved[k, part.rows] = -own @ remaining.solution(block.score[part.rows] @ own)
+                remaining = Left.of(inverse.gram(_among(block.sets, place)), self.least_left)
+                moved[k, own] = -inverse.back(remaining.solution(inverse.times(block.score[own])))
         return _centred(moved)
 
     def of_consistent(
@@ -166,12 +162,32 @@ class Jackknife:
         moved = np.zeros((len(blocks), len(values)))
         for own in scaled.limbs:
             tangent = Tangent.of(scaled.part(own), values[own], solver.margin)
-            columns = np.flatnonzero(np.any(found.space.matrix[:, own] != 0.0, axis=1))
-            mapped = tangent.mapped(found.space.matrix[np.ix_(columns, own)])
-            each = ((mapped(block.on(columns)), mapped(block.score[columns])) for block in blocks)
+            onto = sparse(found.space.matrix[:, own]) @ tangent.back
+            each = [(tangent.mapped(k.sets, onto), k.score @ onto) for k in blocks]
+            if not all(tangent.total.separates(sets) for sets, _ in each):
+                tangent = replace(tangent, total=tangent.total.undivided())
             for k, step in enumerate(tangent.without(self.rounds, self.least_left, each)):
                 moved[k, own] = tangent.back @ step
         return _centred(moved)
+
+
+def _of_directions(total: Summed) -> Iterator[BorderedInverse]:
+    """Yield G of each component of a sum of which columns depend on others, filled with zeros."""
+    triangle = total.triangle()
+    inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
+    for part in components(inverse):
+        own = np.zeros((len(part.rows),) * 2)
+        own[:, : len(part.columns)] = part.of(inverse)
+        yield BorderedInverse(part.rows, (), np.arange(len(own)), own)
+
+
+def _among(sets: Iterable[ChannelRows], place: NDArray[np.intp]) -> Iterator[ChannelRows]:
+    """Yield sets of rows on some of the unknowns, which have a `place`, others -1, shape (n,)."""
+    for rows in sets:
+        at = place[rows.columns]
+        if (at >= 0).any():
+            mine = rows.values if (at >= 0).all() else rows.values[:, at >= 0]
+            yield ChannelRows(at[at >= 0], mine)
 
 
 def _centred(estimates: Array) -> Array:
@@ -186,28 +202,60 @@ def _centred(estimates: Array) -> Array:
 class Left:
     """Information without a block, `1 − WᵀW`, its eigenvalues raised to a least value."""
 
-    matrix: Array  # shape (n, n)
-    lift: Array  # how much each smaller eigenvalue was raised, shape (k,)
+    matrix: Arrow  # before they are raised, shape (n, n)
+    values: Array  # smaller eigenvalues, shape (k,)
     vectors: Array  # their eigenvectors, shape (n, k)
+    least: float
 
     @staticmethod
-    def of(rows: Array, size: int, least: float) -> Left:
-        """Return the information without a block of rows W, shape (any, n), n = `size`."""
-        lift, vectors = np.zeros(0), np.zeros((size, 0))
-        if not len(rows):
-            return Left(np.eye(size), lift, vectors)
-        matrix = np.eye(size) - rows.T @ rows
-        try:
-            np.linalg.cholesky(matrix - least * np.eye(size))
-        except np.linalg.LinAlgError:
-            values, vectors = scipy.linalg.eigh(matrix, subset_by_value=(-np.inf, least))
-            lift = least - values
-            matrix += (vectors * lift) @ vectors.T
-        return Left(matrix, lift, vectors)
+    def of(block: Arrow, least: float) -> Left:
+        """Return the information without a block, of which `block` is WᵀW."""
+        matrix, size = block.taken_from(1.0), len(block.order)
+        if block.taken_from(1.0 - least).factor is not None:
+            return Left(matrix, np.zeros(0), np.zeros((size, 0)), least)
+        values, vectors = _low(matrix, least) or scipy.linalg.eigh(
+            matrix.times(np.eye(size)), subset_by_value=(-np.inf, least)
+        )
+        return Left(matrix, values, vectors, least)
+
+    def times(self, right: Array) -> Array:
+        """Return `M x`, M the raised matrix and x of shape (n, any)."""
+        lifted = (self.vectors * (self.least - self.values)) @ (self.vectors.T @ right)
+        return self.matrix.times(right) + lifted
 
     def solution(self, right: Array) -> Array:
-        """Return x with `M x = y`, M the matrix and y of shape (n,)."""
-        return np.asarray(scipy.linalg.solve(self.matrix, right, assume_a="pos"))
+        """Return x with `M x = y`, y of shape (n, any)."""
+        factor = self.matrix.factor
+        if factor is None or self.values.min(initial=1.0) < NOTHING:
+            whole = self.times(np.eye(len(right)))
+            return np.asarray(scipy.linalg.solve(whole, right, assume_a="pos"))
+        within = self.vectors.T @ right
+        rest = factor.solved(right - self.vectors @ within)
+        return rest + self.vectors @ (within / self.least - self.vectors.T @ rest)
+
+
+def _low(matrix: Arrow, least: float) -> tuple[Array, Array] | None:
+    """Return eigenvalues below a number, shape (k,), and their vectors, (n, k).
+
+    They are found in a block Krylov space; None if they are not, or if the matrix is small.
+    """
+    size = len(matrix.order)
+    if size < 300 or matrix.factor is None:
+        return None
+    new = np.random.default_rng(0).standard_normal((size, 8))
+    basis = np.zeros((size, 0))
+    for count in range(1, 25):
+        for _ in range(2):  # once more, for what rounding left
+            new = np.linalg.qr(new - basis @ (basis.T @ new))[0]
+        basis = np.hstack([basis, new])
+        new = matrix.factor.solved(new)
+        if count % 6 == 0:
+            values, turn = np.linalg.eigh(basis.T @ matrix.times(basis))
+            values, vectors = values[values < least], basis @ turn[:, values < least]
+            off = np.linalg.norm(matrix.times(vectors) - vectors * values, axis=0)
+            if off.max(initial=0.0) < 1e-10:
+                return values, vectors
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +278,7 @@ class Tangent:
         space, triangle = scaled.space, scaled.triangle
         bodies = 10 * len(space.groups)
         unknown = values * scaled.scale
-        unknown[:bodies] = np.linalg.solve(scaled.metric[:bodies, :bodies], unknown[:bodies])
+        unknown[:bodies] = np.linalg.solve(scaled.metric, unknown[:bodies])
         faces = _binding(scaled, unknown, margin)[:, :bodies]
         free = scipy.linalg.null_space(faces) if len(faces) else np.eye(bodies)
         size = free.shape[1] + len(unknown) - bodies
@@ -239,8 +287,8 @@ class Tangent:
         residual = scaled.factor[:-1, :-1] @ unknown - scaled.factor[:-1, -1]
         steep = scaled.factor[:-1, :-1].T @ residual
         back = np.zeros((len(unknown), size))
-        back[:bodies, : free.shape[1]] = scaled.back[:bodies, :bodies] @ free
-        back[bodies:, free.shape[1] :] = scaled.back[bodies:, bodies:]
+        back[:bodies, : free.shape[1]] = scaled.metric @ free
+        back[bodies:, free.shape[1] :] = np.diag(1.0 / scaled.scale[bodies:])
         signs = np.array(sorted(space.nonnegative), dtype=np.intp)
         return Tangent(
             back,
@@ -250,13 +298,17 @@ class Tangent:
             np.maximum(unknown[signs], 0.0),
         )
 
-    def mapped(self, matrix: Array) -> Callable[[Array], Array]:
-        """Return the map of rows (..., b) to those on y, (..., m): `Y matrix back`."""
-        onto = matrix @ self.back
-        count = len(self.total.shared)  # of bodies, whose columns are full; those of terms are not
-        seen = np.flatnonzero(onto[:, :count].any(axis=1))
-        bodies, terms = np.ascontiguousarray(onto[seen, :count]), sparse(onto[:, count:])
-        return lambda rows: np.concatenate([rows[..., seen] @ bodies, rows @ terms], axis=-1)
+    def mapped(self, sets: Iterable[ChannelRows], onto: Array) -> list[ChannelRows]:
+        """Return sets of rows on y, x being `onto @ y`, on columns that are not rounding."""
+        least, mapped = len(onto.T) * np.finfo(float).eps * self.total.lengths, []
+        for rows in sets:
+            matrix = onto[rows.columns]
+            seen = np.flatnonzero(matrix.any(axis=0))
+            values = rows.values @ matrix[:, seen]
+            real = np.linalg.norm(values, axis=0) > least[seen]
+            if real.any():
+                mapped.append(ChannelRows(seen[real], values if real.all() else values[:, real]))
+        return mapped
 
     @cached_property
     def rows(self) -> Array:
@@ -265,15 +317,15 @@ class Tangent:
 
     def among(self, positive: NDArray[np.bool_]) -> Among:
         """Return the steps with all coefficients with a sign held at zero but some, `positive`."""
-        free = np.ones(len(self.gradient), dtype=bool)
-        free[self.signed] = False
-        # Those with a sign last: their problem is then the last columns of a triangle.
-        columns = np.append(np.flatnonzero(free), self.signed[positive])
-        triangle = np.asarray(np.linalg.qr(self.rows[:, columns], mode="r"))
-        return Among(columns, triangle, self.room[positive])
+        kept = np.ones(len(self.gradient), dtype=bool)
+        kept[self.signed[~positive]] = False
+        columns, place = np.flatnonzero(kept), np.cumsum(kept) - 1
+        signed = place[self.signed[positive]]
+        inverse = inverse_of(self.total.only(columns))
+        return Among(columns, inverse, signed, self.room[positive])
 
     def without(
-        self, exchanges: int, least: float, blocks: Iterable[tuple[Array, Array]]
+        self, exchanges: int, least: float, blocks: Iterable[tuple[Sequence[ChannelRows], Array]]
     ) -> Iterator[Array]:
         """Yield the step y to the estimate without each of some blocks, shape (m,).
 
@@ -283,7 +335,7 @@ class Tangent:
         Args:
             exchanges: Most exchanges of all coefficients that are wrong; see `nonnegative`.
             least: Share of the information in a direction that is left at least.
-            blocks: Rows, shape (any, m), and score, shape (m,), of each.
+            blocks: Rows on some of y, and score, shape (m,), of each.
 
         Raises:
             LinAlgError: If the information does not determine y.
@@ -292,15 +344,14 @@ class Tangent:
         positive = self.room > 0.0
         among = self.among(positive)
         lengths = np.linalg.norm(rows[:, self.signed], axis=0)
-        for inner, score in blocks:
-            remaining = Left.of(inverse.times(inner), len(rows), least)
+        for sets, score in blocks:
+            remaining = Left.of(inverse.gram(sets), least)
             steep = self.gradient + score
             while True:
-                pulled = rows[:, among.columns].T @ remaining.vectors
-                step, height = among.step(exchanges, inner, remaining.lift, pulled, steep)
+                step, height = among.step(exchanges, sets, remaining, rows, steep)
                 moved = np.zeros(len(steep))
                 moved[among.columns] = step
-                slopes = (steep + rows.T @ (remaining.matrix @ (rows @ moved)))[self.signed]
+                slopes = (steep + rows.T @ remaining.times(rows @ moved))[self.signed]
                 falling = ~positive & (slopes < -FALLING * height * lengths)
                 if not falling.any():
                     break
@@ -313,38 +364,48 @@ class Tangent:
 class Among:
     """Steps of some of the unknowns, the others staying where they are."""
 
-    columns: NDArray[np.intp]  # their positions, those of coefficients with a sign last, shape (a,)
-    triangle: Array  # R with RᵀR the information of data and prior about them, shape (a, a)
-    room: Array  # how far each coefficient with a sign may fall, shape (signed,)
+    columns: NDArray[np.intp]  # their positions, ascending, shape (a,)
+    inverse: BorderedInverse  # G with G Gᵀ the inverse information of data and prior about them
+    signed: NDArray[np.intp]  # positions among them of the coefficients with a sign
+    room: Array  # how far each of these may fall, shape (signed,)
 
     def step(
-        self, exchanges: int, inner: Array, lift: Array, pulled: Array, steep: Array
+        self,
+        exchanges: int,
+        sets: Sequence[ChannelRows],
+        left: Left,
+        rows: Array,
+        steep: Array,
     ) -> tuple[Array, float]:
         """Return the step to the least sum of squares without a block, and its right side's length.
 
-        With W the block's rows in coordinates in which the information of all is 1, what is left
-        is `Rᵀ (1 − WᵀW + VΛVᵀ) R = AᵀA`, and A is triangular. So its last columns and rows are the
-        problem of the coefficients with a sign, for whichever values of the others are best.
+        In coordinates in which the information of all is 1 it is `M = CᵀC` without the block, and
+        `G M⁻¹ Gᵀ` is the covariance. That of the coefficients with a sign is `FᵀF`, so that `F⁻ᵀ`
+        is their problem for whichever values of the others are best.
 
         Args:
-            inner: Rows of the block on all unknowns, shape (any, m).
-            lift: Λ, by which directions with less than the least share are raised, shape (k,).
-            pulled: RᵀV of these directions V, shape (a, k).
+            sets: Rows of the block on some of all unknowns.
+            left: What is left without it, of all unknowns.
+            rows: Root of the information of all, shape (m, m).
             steep: Derivative of half the sum of squares without the block by all, shape (m,).
         """
-        R, first = self.triangle, len(self.columns) - len(self.room)
-        white = _back(R, inner[:, self.columns].T)
-        raised = _back(R, pulled)
-        information = np.eye(len(R)) - white @ white.T + (raised * lift) @ raised.T
+        place = np.full(len(steep), -1)
+        place[self.columns] = np.arange(len(self.columns))
+        matrix = self.inverse.gram(_among(sets, place)).taken_from(1.0)
+        raised = self.inverse.times(left.vectors.T @ rows[:, self.columns])
+        information = matrix.times(np.eye(len(self.columns)))
+        information += (raised.T * (left.least - left.values)) @ raised
         C = np.asarray(np.linalg.cholesky(information).T, dtype=np.float64)
-        right = -_back(C, _back(R, steep[self.columns]))
-        signed = C[first:, first:] @ R[first:, first:]
-        moved = nonnegative(signed, right[first:] + signed @ self.room, self.room, exchanges)
-        moved = moved - self.room
-        rest = right[:first] - C[:first] @ (R[:, first:] @ moved)
-        others = scipy.linalg.solve_triangular(C[:first, :first], rest)
-        others = scipy.linalg.solve_triangular(R[:first, :first], others)
-        return np.append(others, moved), float(np.linalg.norm(right))
+        right = -_back(C, self.inverse.times(steep[self.columns]))
+        height = float(np.linalg.norm(right))
+        some = np.zeros((len(self.signed), len(self.columns)))
+        some[np.arange(len(self.signed)), self.signed] = 1.0
+        across, F = np.linalg.qr(_back(C, self.inverse.times(some).T))
+        free = across.T @ right
+        inverse = scipy.linalg.solve_triangular(F, np.eye(len(F)), trans="T")
+        moved = nonnegative(inverse, free + inverse @ self.room, self.room, exchanges) - self.room
+        right += across @ (inverse @ moved - free)
+        return self.inverse.back(scipy.linalg.solve_triangular(C, right)), height
 
 
 def _back(triangle: Array, right: Array) -> Array:

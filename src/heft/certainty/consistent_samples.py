@@ -117,7 +117,7 @@ class ConsistentSampler:
         equations = scaled.constraints.rows[scaled.constraints.equal]
         silent = np.eye(space.size)[scaled.silent]
         free = scipy.linalg.null_space(np.vstack([equations, silent, np.zeros((1, space.size))]))
-        inside = np.linalg.solve(scaled.back, start)
+        inside = np.linalg.solve(scaled.back.toarray(), start)
         R, z = scaled.factor[:-1, :-1], scaled.factor[:-1, -1]
         # Unknowns are `inside + free w`; `half w = right` is the mean of what nothing cuts.
         stacked = triangle_of(np.column_stack([R @ free, z - R @ inside]))

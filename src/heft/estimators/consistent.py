@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -26,12 +27,12 @@ from heft.errors import InvalidSetting, SolverFailure, TooLittleData
 from heft.files import Keys, Number, Text, check_fields
 from heft.information import (
     Bordered,
+    ChannelRows,
     Parameters,
     ParameterSpace,
     Summed,
     Triangle,
     inertia,
-    triangle_of,
     visible_share,
 )
 
@@ -160,15 +161,15 @@ class PhysicallyConsistent:
         self,
         total: Triangle | Summed,
         space: ParameterSpace,
-        noise_factor: Array | None = None,
+        scores: Sequence[ChannelRows] | None = None,
     ) -> ConsistentEstimate:
         """Return the physically consistent parameters x.
 
         Args:
             total: Information about β in independent rows of unit variance: a triangle, or a sum
                 in an order in which it is sparse.
-            noise_factor: S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); that of
-                independent rows of unit variance if not given.
+            scores: Sets S whose sum of `SᵀS` is the covariance of `Yᵀε`, on the b columns; the
+                rows if not given, which are of unit variance.
 
         Raises:
             InvalidSetting: If a limit is of a link that is not there.
@@ -180,7 +181,7 @@ class PhysicallyConsistent:
         constraints = scaled.constraints
         bound = dict.fromkeys(n for n, b in zip(constraints.names, binds, strict=True) if b)
         doubt = max(self.prior_error, scaled.estimated_prior_error(self.strength))
-        covariance, noise, seen = self._widened(scaled, doubt, noise_factor)
+        covariance, noise, seen = self._widened(scaled, doubt, scores or total.sets)
         return ConsistentEstimate(
             Parameters(space.labels, values, covariance),
             noise,
@@ -203,27 +204,32 @@ class PhysicallyConsistent:
         bodies = 10 * len(space.groups)
         if self.prior == "logdet":  # whose distance from the model file's body has no other unit
             space = replace(space, gyration=())
-        metric = scaled_metric(space)
+        metric = scaled_metric(space)[:bodies, :bodies]
         start = np.zeros(size)
-        start[:bodies] = np.linalg.solve(metric[:bodies, :bodies], space.nominal[:bodies])
+        start[:bodies] = np.linalg.solve(metric, space.nominal[:bodies])
         R, z = total.rows_of_all() if isinstance(total, Summed) else (total.R, total.z)
-        columns = R @ (sparse(space.matrix) @ sparse(metric))
-        lengths = np.linalg.norm(columns, axis=0)
-        drives = np.arange(bodies, size)
+        beside = known_rows(self.known, space)
+        data = np.zeros((len(R) + len(beside), size + 1))
+        own = data[:, :-1]
+        own[: len(R)] = R @ sparse(space.matrix)
         scale = np.ones(size)
-        scale[drives] = np.where(lengths[drives] > 0.0, lengths[drives], 1.0)
+        lengths = np.linalg.norm(own[: len(R), bodies:], axis=0)
+        scale[bodies:] = np.where(lengths > 0.0, lengths, 1.0)
+        own[len(R) :], data[:, -1] = beside[:, :-1], np.append(z, beside[:, -1])
+        own[:, bodies:] /= scale[bodies:]
+        own[:, :bodies] = own[:, :bodies] @ sparse(metric)
+        drives = np.arange(bodies, size)
         strengths = np.repeat(
             [UNKNOWN if k in self.unknown else self.strength for k in space.bodies], 10
         )
         weights = np.append(np.sqrt(strengths), np.full(len(drives), DRIVE_RIDGE))
-        beside = known_rows(self.known, space)
-        data = np.vstack([columns, beside[:, :-1] @ metric]) / scale
-        right = np.append(z, beside[:, -1])
-        constraints = linear_constraints(space, self.limits).measured(metric / scale)
+        outward = scipy.sparse.block_diag((metric, scipy.sparse.diags_array(1.0 / scale[bodies:])))
+        constraints = linear_constraints(space, self.limits).measured(outward)
         # Terms that a constraint holds last: the others' rows then have no part in constraints.
         bound = np.any(constraints.rows[:, drives] != 0.0, axis=0)
         order = drives[np.argsort(bound, kind="stable")]
-        triangle = Bordered.by_drives(np.column_stack([data, right]), weights, start, order)
+        seen = Bordered.by_drives(data, weights[order], order)
+        triangle = seen.with_prior(weights[:bodies], start[:bodies])
         if not (np.abs(triangle.diagonal) > 0.0).all():
             raise TooLittleData(
                 "without a prior the data do not determine all parameters",
@@ -232,20 +238,15 @@ class PhysicallyConsistent:
                 expected="above 0",
             )
         return Scaled(
-            space, constraints, metric, scale, data, right, np.diag(weights), triangle, start,
-            strengths, drives[lengths[drives] == 0.0], len(beside),
+            space, constraints, metric, scale, weights, seen, triangle, start, strengths,
+            drives[lengths == 0.0], own[len(R) :].copy(),
         )  # fmt: skip
 
     def _solved(self, scaled: Scaled) -> tuple[Array, NDArray[np.bool_], Array, int]:
         """Return x, which linear constraints bind, the scaled unknowns and the iterations."""
-        space, bodies = scaled.space, len(scaled.strengths)
+        space = scaled.space
         if self.prior == "logdet":
-            unknown, iterations, binds = self._logdet(
-                np.vstack([scaled.data, scaled.prior[bodies:]]),
-                scaled.right,
-                space,
-                scaled.constraints,
-            )
+            unknown, iterations, binds = self._logdet(scaled.seen, space, scaled.constraints)
         else:
             unknown, iterations, binds = self._solve(scaled)
         positive = np.array(space.nonnegative, dtype=np.intp)
@@ -258,28 +259,23 @@ class PhysicallyConsistent:
         return self._inside(scaled.back @ unknown, space), binds, unknown, iterations
 
     def _widened(
-        self, scaled: Scaled, doubt: float, noise_factor: Array | None
+        self, scaled: Scaled, doubt: float, scores: Sequence[ChannelRows]
     ) -> tuple[Array, Array, Array]:
         """Return the covariance of x, its part from noise, and the variance reduction."""
         size, bodies = len(scaled.start), len(scaled.strengths)
-        back, space = sparse(scaled.back), scaled.space
+        back, space = scaled.back, scaled.space
         # The bias is A Λ (u₀ − u): rows of Λ^½ are √n₀, and u₀ − u is at most the prior error.
         reach = WORST_DIRECTION * doubt
-        spread = None
-        if noise_factor is not None:
-            onto = sparse(space.matrix) @ sparse(scaled.metric / scaled.scale)
-            measured = noise_factor @ onto
-            spread = (
-                np.vstack([measured, scaled.data[-scaled.known :]]) if scaled.known else measured
-            )
+        onto = sparse(space.matrix) @ back
+        mapped = [*(score.mapped(onto) for score in scores), ChannelRows.held(scaled.known)]
         doubted = reach * float(np.sqrt(self.strength))
         covariance, noise = mean_squared_error(
-            scaled.triangle, scaled.limbs, scaled.data, doubted, spread
+            scaled.triangle, scaled.limbs, scaled.weights, doubted, mapped
         )
         weaker = np.ones(bodies)  # also where the prior has zero strength
         np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
         doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
-        before = np.sum((scaled.back * doubts) ** 2, axis=1)
+        before = back.power(2) @ doubts**2
         before[bodies:] = np.inf
         total = back @ covariance @ back.T
         share = visible_share(np.diag(total), before)
@@ -308,10 +304,9 @@ class PhysicallyConsistent:
         return unknown, iterations, binds
 
     def _logdet(
-        self, data: Array, right: Array, space: ParameterSpace, constraints: LinearConstraints
+        self, seen: Bordered, space: ParameterSpace, constraints: LinearConstraints
     ) -> tuple[Array, int, NDArray[np.bool_]]:
-        right = np.append(right, np.zeros(len(data) - len(right)))
-        factor = triangle_of(np.column_stack([data, right]))[:-1]
+        factor = seen.triangle()[:-1]
         start = np.ones(len(space.labels))  # a drive's unit is the length of its column
         for link, first in zip(space.bodies, space.groups, strict=True):
             nominal = space.nominal[first : first + 10]
@@ -324,7 +319,8 @@ class PhysicallyConsistent:
     def _refuse_conflicts(self, space: ParameterSpace) -> None:
         limits = self.limits.of(space.bodies)
         constraints = linear_constraints(space, limits).measured(scaled_metric(space))
-        alone = Bordered.by_drives(np.zeros((0, 11)), np.ones(10), IDENTITY, np.arange(0))
+        bare = Bordered.by_drives(np.zeros((0, 11)), np.zeros(0), np.arange(0))
+        alone = bare.with_prior(np.ones(10), IDENTITY)
         for link, first in zip(space.bodies, space.groups, strict=True):
             own = constraints.part(slice(first, first + 10))
             if own.names and nearest_body(alone, IDENTITY, own, self.margin) is None:

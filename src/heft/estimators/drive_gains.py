@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.information import ParameterSpace, Summed, Triangle, triangle_of
+from heft.information import ChannelRows, ParameterSpace, Summed, Triangle, triangle_of
 
 from .consistent import ConsistentEstimate, PhysicallyConsistent
 from .estimate import Estimate
@@ -33,8 +33,8 @@ class ConsistentFit:
     total: Triangle | Summed  # information to which parameters and gains were fitted
     space: ParameterSpace  # the parameters and gains with their nominal values
     # for each channel of each run T with `τ = Y T [β; changes of gains]`, shape (columns, columns +
-    # gains)
-    maps: tuple[tuple[Array, ...], ...] = ()
+    # gains); None for the identity
+    maps: tuple[tuple[Array, ...] | None, ...] = ()
 
     @cached_property
     def triangle(self) -> Triangle:
@@ -97,35 +97,33 @@ class DriveGains:
         size = len(space.matrix)
         as_they_are = not unsure and changes is None
         alone = as_they_are and known is None and len(estimates) == 1
-        changes = changes or [np.eye(size)] * len(estimates)
+        same = None if as_they_are else np.eye(size)
+        every: Sequence[Array | None] = changes or [same] * len(estimates)
         point = np.zeros(size)
         wide = space.beside([f"{c}.gain" for c in unsure], ["1"] * len(unsure))
         for round_ in range(self.rounds + 1):
-            parts, noises, taken = [], [], []
-            for estimate, change in zip(estimates, changes, strict=True):
-                maps = [_map(c, gains[c], change, point, unsure) for c in channels]
+            parts, scores, taken = [], list[ChannelRows](), []
+            for estimate, change in zip(estimates, every, strict=True):
+                maps = None
+                if change is not None:
+                    maps = tuple(_map(c, gains[c], change, point, unsure) for c in channels)
                 weights = estimate.weights()
-                taken.append(tuple(maps))
+                taken.append(maps)
                 if not alone:
-                    if as_they_are:  # the channels' sum, without gains
+                    if maps is None:  # the channels' sum, without gains
                         parts.append(estimate.information.combined(weights).factor)
                     else:
                         parts += _rows(estimate, maps)
-                noises.append(
-                    estimate.noise.score_factor(
-                        estimate.information,
-                        [weights[c] for c in channels],
-                        None if as_they_are else maps,
-                    )
-                )
+                each = [weights[c] for c in channels]
+                scores += estimate.noise.scores(estimate.information, each, maps)
             prior = np.zeros((len(unsure), size + len(unsure) + 1))
             prior[:, size:-1] = root
             prior[:, -1] = root @ [1.0 - gains[c] for c in unsure]
-            noises.append(prior[:, :-1])
+            scores.append(ChannelRows.held(prior[:, :-1]))
             if known is not None:
                 beside = np.zeros((len(known), len(unsure)))
                 parts.append(np.hstack([known[:, :-1], beside, known[:, -1:]]))
-                noises.append(np.hstack([known[:, :-1], beside]))
+                scores.append(ChannelRows.held(known[:, :-1]))
             total: Triangle | Summed
             if alone:
                 total = estimates[0].information.summed(estimates[0].weights())
@@ -133,7 +131,7 @@ class DriveGains:
                 stacked = triangle_of(np.vstack([*parts, prior]))
                 rows = sum(e.information.rows for e in estimates)
                 total = Triangle(np.arange(size + len(unsure)), stacked, rows)
-            consistent = self.solver.fit(total, wide, np.vstack(noises))
+            consistent = self.solver.fit(total, wide, scores)
             values = consistent.parameters.values
             count = len(space.labels)
             point = space.matrix @ values[:count]
@@ -164,7 +162,7 @@ def _map(channel: str, gain: float, change: Array, point: Array, unsure: list[st
     return np.hstack([gain * change, beside])
 
 
-def _rows(estimate: Estimate, maps: list[Array]) -> list[Array]:
+def _rows(estimate: Estimate, maps: Sequence[Array]) -> list[Array]:
     """Return each channel's triangle in unit variance, on β and the gains' changes."""
     information, weights = estimate.information, estimate.weights()
     parts = []

@@ -26,7 +26,7 @@ class Noise:
     # for each channel S with `SᵀS = Yᵀ Γ Y`, shape (any, b), Γ the covariance of its residual; see
     # `coloured_factors`. None where residuals are treated as white noise whose covariance is scaled
     # by τ
-    coloured: tuple[Array, ...] | None = None
+    coloured: tuple[ChannelRows, ...] | None = None
     # for each channel the moments `Yᵀe`, shape (errors, b), of systematic errors e that all
     # channels share, each of one standard deviation, such as that of a delay. None if there are
     # none
@@ -37,45 +37,28 @@ class Noise:
         """Effective sample size n / τ of each channel, shape (channels,) [rows]."""
         return self.rows / self.autocorrelation_time
 
-    def factors(self, information: Information) -> list[Array]:
+    def factors(self, information: Information) -> tuple[ChannelRows, ...]:
         """Return for each channel S, (any, b), with `SᵀS = Yᵀ Γ Y`, the covariance of its `Yᵀε`.
 
         Args:
             information: Information about β, used where residuals are treated as white.
         """
         if self.coloured is not None:
-            return list(self.coloured)
-        size = len(information.labels)
+            return self.coloured
         spread = self.sigma * np.sqrt(self.autocorrelation_time)
-        return [
-            s * t.spread(size)[:-1, :-1] for s, t in zip(spread, information.triangles, strict=True)
-        ]
+        pairs = zip(spread, information.triangles, strict=True)
+        return tuple(ChannelRows(t.columns, s * t.R) for s, t in pairs)
 
-    def weighted_factors(
-        self, information: Information, weights: Sequence[float] | Array
-    ) -> tuple[list[Array], Array]:
-        """Return S of each channel's weighted score, and S of the errors that all channels share.
-
-        Together they are `score_factor`, of which arguments are.
-        """
-        own = [w**2 * f for w, f in zip(weights, self.factors(information), strict=True)]
-        if self.common_errors is None:
-            return own, np.zeros((0, len(information.labels)))
-        common = np.zeros((len(self.common_errors[0].values), len(information.labels)))
-        for weight, errors in zip(weights, self.common_errors, strict=True):
-            _add(common, weight**2, errors, None)
-        return own, common
-
-    def score_factor(
+    def scores(
         self,
         information: Information,
         weights: Sequence[float] | Array,
         maps: Sequence[Array] | None = None,
-    ) -> Array:
-        """Return S, (any, n), with `SᵀS` the covariance of the weighted score `Σ w² Tᵀ Yᵀ ε`.
+    ) -> tuple[ChannelRows, ...]:
+        """Return sets S, (any, n), with `Σ SᵀS` the covariance of the score `Σ w² Tᵀ Yᵀ ε`.
 
-        The sum is over the channels. Use it as the middle factor of a sandwich covariance
-        [Huber1967; White1980].
+        The latter sum is over the channels. Use it as the middle factor of a sandwich covariance
+        [Huber1967; White1980]. One set a channel, and one of the errors that all channels share.
 
         Args:
             information: Information about β, used where residuals are treated as white.
@@ -83,27 +66,22 @@ class Noise:
             maps: T of each channel, whose regressor of the unknowns is Y T, shape (b, n); the
                 identity if not given.
         """
-        factors = self.factors(information)
-        size = factors[0].shape[1] if maps is None else maps[0].shape[1]
-        counts = [len(f) for f in factors]
-        together = 0 if self.common_errors is None else len(self.common_errors[0].values)
-        # Most entries are zero: only the columns that a channel sees are worked on.
-        stacked, first = np.zeros((sum(counts) + together, size)), 0
-        for c, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
-            matrix, last = None if maps is None else maps[c], first + len(factor)
-            _add(stacked[first:last], weight**2, ChannelRows.held(factor), matrix)
-            if self.common_errors is not None:
-                _add(stacked[sum(counts) :], weight**2, self.common_errors[c], matrix)
-            first = last
-        return stacked
+        sets = [_weighted(*each) for each in zip(weights, self.factors(information), strict=True)]
+        errors = self.common_errors or ()
+        shared = [_weighted(*each) for each in zip(weights, errors, strict=bool(errors))]
+        if maps is not None:
+            sets = [s.mapped(own) for s, own in zip(sets, maps, strict=True)]
+            shared = [s.mapped(own) for s, own in zip(shared, maps, strict=bool(errors))]
+        return (*sets, ChannelRows.total(shared)) if shared else tuple(sets)
+
+    def score_factor(self, information: Information, weights: Sequence[float] | Array) -> Array:
+        """Return the sets of `scores`, stacked on all columns, shape (any, b)."""
+        sets = self.scores(information, weights)
+        return np.vstack([s.spread(len(information.labels)) for s in sets])
 
 
-def _add(total: Array, share: float, factor: ChannelRows, matrix: Array | None) -> None:
-    """Add `share * factor @ matrix` to a total."""
-    if matrix is None:
-        total[:, factor.columns] += share * factor.values
-    else:
-        total += share * (factor.values @ matrix[factor.columns])
+def _weighted(weight: float, rows: ChannelRows) -> ChannelRows:
+    return ChannelRows(rows.columns, weight**2 * rows.values)
 
 
 def raised(
@@ -207,9 +185,8 @@ class Estimate:
         assert covariance is not None
         triangle = self.information.combined(self.fitted_with)
         inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
-        moment = np.zeros((len(errors[0].values), len(inverse)))
-        for weight, own in zip(self.fit_weights, errors, strict=True):
-            _add(moment, weight**2, own, None)
+        each = zip(self.fit_weights, errors, strict=True)
+        moment = ChannelRows.total([_weighted(*own) for own in each]).spread(len(inverse))
         finite = np.isfinite(np.diag(covariance))
         moved = moment @ inverse @ inverse.T * finite
         parameters = replace(self.parameters, covariance=covariance + moved.T @ moved)

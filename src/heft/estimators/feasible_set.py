@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import scipy.sparse
@@ -86,7 +86,7 @@ class LinearConstraints:
     least: Array  # shape (k,)
     equal: NDArray[np.bool_]  # which of them are equations, shape (k,)
 
-    def measured(self, matrix: Array) -> LinearConstraints:
+    def measured(self, matrix: Any) -> LinearConstraints:
         """Return the constraints on u with `x = matrix @ u`, rows scaled to length one."""
         rows = (scipy.sparse.csr_array(self.rows) @ scipy.sparse.csr_array(matrix)).toarray()
         lengths = np.linalg.norm(rows, axis=1)

@@ -20,13 +20,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import numpy as np
-import scipy.linalg
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.errors import TooLittleData
 from heft.information import (
-    BorderedInverse,
     ChannelRows,
     DataRank,
     Directions,
@@ -35,6 +32,7 @@ from heft.information import (
     components,
     gram,
     inverses,
+    sandwich,
     shortest,
 )
 
@@ -116,91 +114,6 @@ def _of_directions(seen: Directions, z: Array, score: Array) -> tuple[Array, Arr
     return values, gram(spread, [part.columns for part in parts])
 
 
-def _sandwich(
-    factors: Sequence[Array], common: Array, inverses: Sequence[BorderedInverse], size: int
-) -> Array:
-    """Return the covariance of β, (b, b), by channels' scores; zero for columns without inverse.
-
-    With G the inverse of the weighted triangle, it is `G M Gᵀ`, `M = Gᵀ (Σ_c SᵀS) G` the covariance
-    of the scores in coordinates in which their information is the identity [Huber1967; White1980].
-    There it is sparse: of a channel's score M holds its own columns and those that channels share.
-
-    Args:
-        factors: For each channel S with `SᵀS` the covariance of its weighted score, shape (any, b).
-        common: S of the errors that all channels share, shape (any, b).
-        inverses: Inverse of each component of the weighted information.
-    """
-    part_of, set_of = np.full(size, -1), np.full(size, -1)
-    for k, inverse in enumerate(inverses):
-        part_of[inverse.columns] = k
-        for c, corner in enumerate(inverse.corners):
-            set_of[inverse.columns[corner.own]] = c
-    mine: list[list[tuple[int, Array, NDArray[np.intp]]]] = [[] for _ in inverses]
-    others = [common]
-    for factor in factors:
-        seen = np.flatnonzero(factor.any(axis=0) & (part_of >= 0))
-        parts, sets = np.unique(part_of[seen]), np.unique(set_of[seen])
-        sets = sets[sets >= 0]
-        if len(parts) == 1 and len(sets) <= 1:
-            mine[parts[0]].append((int(sets[0]) if len(sets) else -1, factor, seen))
-        elif len(parts):  # it mixes what others see alone
-            others.append(factor)
-    covariance = np.zeros((size, size))
-    for inverse, own in zip(inverses, mine, strict=True):
-        covariance[np.ix_(inverse.columns, inverse.columns)] = _of_component(inverse, own)
-    shared = np.vstack(others)
-    shared = shared[shared.any(axis=1)]
-    if len(shared):
-        moved = np.zeros(shared.shape)
-        for inverse in inverses:
-            columns = inverse.columns
-            moved[:, columns] = inverse.back(inverse.times(shared[:, columns]))
-        covariance += moved.T @ moved
-    return covariance
-
-
-def _of_component(
-    inverse: BorderedInverse, own: Sequence[tuple[int, Array, NDArray[np.intp]]]
-) -> Array:
-    """Return the covariance of connected columns, shape (n, n).
-
-    Args:
-        own: Corner that a channel's score holds, -1 for none, its factor and its columns.
-    """
-    common = len(inverse.shared)
-    corners = [np.zeros(corner.R.shape) for corner in inverse.corners]
-    borders = [np.zeros(corner.border.shape) for corner in inverse.corners]
-    centre = np.zeros((common, common))
-    place = np.full(len(inverse.columns), -1)
-    place[inverse.shared] = np.arange(common)
-    for c, factor, columns in own:
-        at = place[np.searchsorted(inverse.columns, columns)]
-        beside = factor[:, columns[at >= 0]] @ inverse.R[at[at >= 0]]
-        if c >= 0:
-            corner = inverse.corners[c]
-            alone = factor[:, inverse.columns[corner.own]]
-            beside += alone @ corner.border
-            white = alone @ corner.R
-            corners[c] += white.T @ white
-            borders[c] += white.T @ beside
-        centre += beside.T @ beside
-    covariance = np.zeros((len(inverse.columns),) * 2)
-    shared = inverse.shared
-    covariance[np.ix_(shared, shared)] = inverse.R @ centre @ inverse.R.T
-    if inverse.corners:
-        places = np.concatenate([corner.own for corner in inverse.corners])
-        spread = np.vstack([corner.border for corner in inverse.corners])
-        half = np.vstack([g.R @ b for g, b in zip(inverse.corners, borders, strict=True)])
-        across_shared = half + spread @ centre
-        diagonal = [g.R @ m @ g.R.T for g, m in zip(inverse.corners, corners, strict=True)]
-        among = across_shared @ spread.T + spread @ half.T + scipy.linalg.block_diag(*diagonal)
-        across = across_shared @ inverse.R.T
-        covariance[np.ix_(places, places)] = among
-        covariance[np.ix_(places, shared)] = across
-        covariance[np.ix_(shared, places)] = across.T
-    return (covariance + covariance.T) / 2.0
-
-
 def _together(values: Array, names: Sequence[str]) -> Array:
     """Return for each channel the sum of values over all channels that share its noise name."""
     return np.array(
@@ -210,10 +123,6 @@ def _together(values: Array, names: Sequence[str]) -> Array:
 
 def _replaced(values: Array, names: Sequence[str], known: Mapping[str, float]) -> Array:
     return np.array([known.get(n, v) for v, n in zip(values, names, strict=True)])
-
-
-def _stacked(own: Sequence[Array], others: Sequence[Array]) -> tuple[Array, ...]:
-    return tuple(np.vstack(pair) for pair in zip(own, others, strict=True))
 
 
 @dataclass(frozen=True)
@@ -277,8 +186,9 @@ class LeastSquares:
         if earlier is not None and earlier.coloured is not None:
             times = np.append(times, earlier.autocorrelation_time[len(times) :])
             if coloured is not None:
-                bare = (np.zeros((0, len(values))),) * (len(sigma) - len(coloured))
-                coloured = _stacked((*coloured, *bare), earlier.coloured)
+                bare = (ChannelRows.nothing(0),) * (len(sigma) - len(coloured))
+                pairs = zip((*coloured, *bare), earlier.coloured, strict=True)
+                coloured = tuple(map(ChannelRows.below, pairs))
             others = earlier.common_errors or ()
             pairs = zip(common_errors or (), others, strict=bool(common_errors))
             common_errors = tuple(map(ChannelRows.below, pairs)) or others
@@ -349,7 +259,7 @@ class LeastSquares:
         sigma: Array,
         times: Array,
         passes: int,
-        coloured: tuple[Array, ...] | None = None,
+        coloured: tuple[ChannelRows, ...] | None = None,
         common_errors: tuple[ChannelRows, ...] | None = None,
         rank: DataRank | None = None,
     ) -> Estimate:
@@ -383,8 +293,7 @@ class LeastSquares:
             )
         else:
             values = np.where(summed.lengths > 0.0, summed.solution(), np.nan)
-            factors, common = noise.weighted_factors(information, 1.0 / scale)
-            total = _sandwich(factors, common, known, summed.size)
+            total = sandwich(known, noise.scores(information, 1.0 / scale), summed.size)
         blind = np.isnan(values)
         total[blind, :] = total[:, blind] = 0.0
         total[blind, blind] = np.inf

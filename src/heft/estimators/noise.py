@@ -199,14 +199,15 @@ def _around(values: Array, weights: Array) -> Array:
     return np.asarray(np.convolve(weights * values, near, "same") / np.maximum(total, 1e-300))
 
 
-def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:
+def coloured_factors(sample: Thinned, size: int) -> tuple[ChannelRows, ...] | None:
     """Return for each channel a factor S with `SᵀS = Yᵀ Γ Y`, for coloured residuals.
 
     Γ is the covariance of an autoregression fitted to the channel's residual. With
     `Γ = σ² F Fᵀ`, F the recursive filter, S is the triangle of `σ Fᵀ Y`.
 
     Returns:
-        One S a channel, shape (≤ b, b); None if there are too few rows to fit an autoregression.
+        One S a channel, on the columns that it sees; None if there are too few rows to fit an
+        autoregression.
     """
     blocks, channels = sample.residuals.shape
     order = min(20, blocks // 20)  # twenty thinned rows for each coefficient at least
@@ -226,6 +227,5 @@ def coloured_factors(sample: Thinned, size: int) -> tuple[Array, ...] | None:
         local, seen = local_scale(sample.residuals[:, c], sample.phase), sample.rows[c]
         filtered = signals.remembered(local[:, None] * seen.values, coefficients)
         scale = sample.every * sigma * np.sqrt(grown / sample.share)
-        own = scale * triangle_of(filtered)
-        factors.append(ChannelRows(seen.columns, own).spread(size))
+        factors.append(ChannelRows(seen.columns, scale * triangle_of(filtered)))
     return tuple(factors)

@@ -19,11 +19,12 @@ from heft.arrays import Array
 from heft.information import (
     Bordered,
     BorderedInverse,
+    ChannelRows,
     ParameterSpace,
     Triangle,
     connected,
     decomposition,
-    gram,
+    sandwich,
     triangle_of,
 )
 
@@ -38,23 +39,22 @@ class Scaled:
 
     space: ParameterSpace  # what x is
     constraints: LinearConstraints  # on u
-    # metric, scale: of bodies, shape (n, n); of drives, shape (n,)
-    metric: Array
-    scale: Array
-    # data, right: rows of unit variance, shape (m, n) and (m,)
-    data: Array
-    right: Array
-    prior: Array  # rows of the prior, shape (n, n)
-    triangle: Bordered  # the triangle of both, drives first
+    metric: Array  # of the b numbers of bodies, shape (b, b)
+    scale: Array  # lengths of columns, 1 for bodies, shape (n,)
+    weights: Array  # roots of the prior's information, shape (n,)
+    # triangles of the data, rows of unit variance, and of data and prior, drives first
+    seen: Bordered
+    triangle: Bordered
     start: Array  # u of the model file, zero for drives, shape (n,)
     strengths: Array  # of the prior of each of the bodies' numbers
     silent: NDArray[np.intp]  # positions of drive parameters whose columns are zero in the data
-    known: int  # number of rows, the last ones, that are not of the data but known from elsewhere
+    known: Array  # those of the rows that are not of the data but known from elsewhere, (any, n)
 
-    @property
-    def back(self) -> Array:
-        """The matrix with `x = back @ u`, shape (n, n)."""
-        return self.metric / self.scale
+    @cached_property
+    def back(self) -> Any:
+        """The matrix with `x = back @ u`, sparse, shape (n, n)."""
+        drives = scipy.sparse.diags_array(1.0 / self.scale[len(self.metric) :])
+        return scipy.sparse.block_diag((scipy.sparse.csr_array(self.metric), drives), format="csr")
 
     @cached_property
     def factor(self) -> Array:
@@ -78,22 +78,20 @@ class Scaled:
         if len(own) == len(self.start):
             return self
         columns = np.flatnonzero(np.any(self.space.matrix[:, own] != 0.0, axis=1))
-        rows = np.flatnonzero(np.any(self.data[:, own] != 0.0, axis=1))
-        square = np.ix_(own, own)
+        known = self.known[:, own]
         bodies = own[own < len(self.strengths)]
         return Scaled(
             part_of(self.space, own, columns),
             self.constraints.part(own),
-            self.metric[square],
+            self.metric[np.ix_(bodies, bodies)],
             self.scale[own],
-            self.data[np.ix_(rows, own)],
-            self.right[rows],
-            self.prior[square],
+            self.weights[own],
+            self.seen.part(own),
             self.triangle.part(own),
             self.start[own],
             self.strengths[bodies],
             np.flatnonzero(np.isin(own, self.silent)),
-            int(np.count_nonzero(rows >= len(self.data) - self.known)),
+            known[known.any(axis=1)],
         )
 
     def estimated_prior_error(self, strength: float) -> float:
@@ -103,20 +101,16 @@ class Scaled:
         estimated at the file's bodies, too: up to an error of their own size, since a template's
         moments make far more of it.
         """
-        strong = np.flatnonzero(self.strengths == strength)
-        first = [*strong, *np.setdiff1d(np.arange(len(self.start)), strong)]
-
-        def error(data: Array, start: Array) -> float:
-            return estimated_prior_error(data[:, first], self.right, start[first], len(strong))
-
-        at_typical = error(self.data, self.start)
+        rows, start = np.column_stack([self.seen.R, self.seen.z]), self.start[: len(self.metric)]
+        strong = self.strengths == strength
+        at_typical = estimated_prior_error(rows, start, strong)
         if not self.space.gyration:
             return at_typical
-        file = scaled_metric(replace(self.space, gyration=()))
+        file = scaled_metric(replace(self.space, gyration=()))[: len(start), : len(start)]
         change = np.linalg.solve(self.metric, file).astype(float)
-        start = np.linalg.solve(change, self.start).astype(float)
-        at_file = error(self.data @ sparse(change), start)
-        return max(at_typical, min(at_file, 1.0))
+        rows[:, :-1] = self.seen.R @ sparse(change)
+        start = np.linalg.solve(change, start).astype(float)
+        return max(at_typical, min(estimated_prior_error(rows, start, strong), 1.0))
 
     def moved(self, unknown: Array) -> Array:
         """Return the first-order shift of u by the prior, shape (n,).
@@ -134,32 +128,33 @@ def sparse(matrix: Array) -> Any:
     return scipy.sparse.csr_array(matrix)
 
 
-def estimated_prior_error(data: Array, right: Array, start: Array, bodies: int) -> float:
+def estimated_prior_error(rows: Array, start: Array, strong: NDArray[np.bool_]) -> float:
     """Return the prior error: how far the data find the model file's bodies from the truth.
 
     The root mean square of `u − u₀` over the well-identified directions (standard deviation
-    below one half), with the noise variance subtracted and the drives eliminated. The same error
+    below one half), with the noise variance subtracted and other bodies eliminated. The same error
     is then assumed of the model file's values in unidentified directions.
 
     Args:
-        data: Rows of unit variance on the scaled unknowns u, bodies first, shape (m, n).
-        right: Their right-hand side, shape (m,).
-        start: u₀ of the model file, zero for drives, shape (n,).
-        bodies: Number of leading unknowns that belong to bodies with a prior.
+        rows: Of unit variance on the scaled unknowns u of bodies, right-hand side last, drives
+            eliminated, shape (m, n + 1).
+        start: u₀ of the model file, shape (n,).
+        strong: Which of the unknowns belong to bodies with a prior, shape (n,).
 
     Returns:
         In the metric of the cone, dimensionless: a relative error of a body's parameters; 0 if
         no direction is well identified.
     """
-    size = data.shape[1]
-    ridge = np.append(np.zeros(bodies), np.full(size - bodies, DRIVE_RIDGE))
-    rows = np.column_stack([data, right - data @ start])
-    seen = Bordered.by_drives(rows, ridge, np.zeros(size), np.arange(bodies, size))
-    U, singular, _ = decomposition(seen.R)
+    rows = np.column_stack([rows[:, :-1], rows[:, -1] - rows[:, :-1] @ start])
+    if weak := int(np.sum(~strong)):
+        order = np.append(np.argsort(strong, kind="stable"), len(strong))
+        ridge = DRIVE_RIDGE * np.eye(weak, len(order))
+        rows = triangle_of(np.vstack([rows[:, order], ridge]))[weak:, weak:]
+    U, singular, _ = decomposition(rows[:, :-1])
     shown = singular > 2.0
     if not shown.any():
         return 0.0
-    off = (U.T @ seen.z)[shown] / singular[shown]
+    off = (U.T @ rows[:, -1])[shown] / singular[shown]
     return float(np.sqrt(max(float(np.mean(off**2 - 1.0 / singular[shown] ** 2)), 0.0)))
 
 
@@ -177,47 +172,39 @@ def inverse_of(triangle: Bordered) -> BorderedInverse:
 def mean_squared_error(
     triangle: Bordered,
     limbs: Sequence[NDArray[np.intp]],
-    data: Array,
+    weights: Array,
     doubt: float,
-    noise_factor: Array | None = None,
+    scores: Sequence[ChannelRows],
 ) -> tuple[Array, Array]:
     """Return the mean squared error matrix of a regularised least-squares estimate.
 
     The estimate is `A (Yᵀτ + Λ x₀)` with `A = (J + Λ)⁻¹`, J the information of the data and Λ
-    that of the prior about x₀. Its covariance from noise is `A J A`, or `A SᵀS A` where a factor
-    S of the noise is given. Its bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
-    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`, and
-    A Λ A is what A is more than A J A.
+    that of the prior about x₀. Its covariance from noise is `A SᵀS A`, S factors of the noise. Its
+    bias `A Λ (x₀ − x)` is unknown. If x₀ has an error e in the
+    prior's own metric W (Λ = w W), the bias has a second moment of at most `e² w² A W A`.
 
     Args:
         triangle: R with RᵀR = J + Λ, of n unknowns.
-        data: Rows with J their square, shape (m, n).
+        weights: Roots of the diagonal of Λ, shape (n,).
         doubt: Prior error e times √w.
-        noise_factor: S with SᵀS the covariance of Yᵀε, shape (any, n).
+        scores: Sets S whose sum of SᵀS is the covariance of Yᵀε, on the n unknowns.
 
     Returns:
         The total (noise and bias) and its noise part, each of shape (n, n), in products of the
         unknowns' units.
     """
-    size = len(triangle.columns)
-    noise, inverse_square = np.zeros((size, size)), np.zeros((size, size))
-    score = None if noise_factor is None else np.zeros((len(noise_factor), size))
-    for own in limbs:
-        inverse, square = inverse_of(triangle.part(own)), np.ix_(own, own)
-        rows = data[np.ix_(np.any(data[:, own] != 0.0, axis=1), own)]
-        # By the orthogonal factor, so that no accuracy is lost to the square of the condition.
-        spread = inverse.back(inverse.times(rows))
-        noise[square] = spread.T @ spread
-        inverse_square[square] = inverse.back(inverse.matrix)
-        if score is not None and noise_factor is not None:
-            nonzero = np.any(noise_factor[:, own] != 0.0, axis=1)
-            score[np.ix_(nonzero, own)] = inverse.back(
-                inverse.times(noise_factor[np.ix_(nonzero, own)])
-            )
-    bias = doubt**2 * (inverse_square - noise)
-    if score is not None:  # some errors are shared by all limbs
-        noise = gram(score, limbs)
-    return noise + bias, noise
+    inverses = [inverse_of(triangle.part(own)) for own in limbs]
+    places = [
+        inverse.columns[own]
+        for inverse in inverses
+        for own in (*(corner.own for corner in inverse.corners), inverse.shared)
+    ]
+    prior = [ChannelRows(own, np.diag(weights[own])) for own in places]
+    noise = sandwich(inverses, scores, len(weights))
+    total = sandwich(inverses, prior, len(weights))
+    total *= doubt**2
+    total += noise
+    return total, noise
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def with_term_sizes(
         np.append(noise.sigma, 1.0),
         np.append(noise.autocorrelation_time, 1.0),
         np.append(noise.rows, len(places)),
-        (*noise.coloured, score),
+        (*noise.coloured, ChannelRows.held(score)),
         None if errors is None else (*errors, ChannelRows.nothing(len(errors[0].values))),
     )
     held = solver.conclude(

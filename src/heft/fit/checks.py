@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from heft.arrays import Array
 from heft.estimators import ConsistentEstimate, Estimate
-from heft.information import Check, inertia
+from heft.information import Check, components, inertia
 from heft.plants import Problem, RobotPlant
 
 from .scores import PredictedError, Score, Scores
@@ -262,14 +263,14 @@ class Judge:
         )
 
     def _of_the_unit(self) -> Iterator[Check]:
-        space = self.problem.space
-        triangle = self.estimate.information.combined(self.estimate.weights())
-        if len(space.matrix) < len(self.estimate.information.labels):  # gains are sought
+        space, information = self.problem.space, self.estimate.information
+        if len(space.matrix) < len(information.labels):  # gains are sought
             return
-        R = triangle.R @ space.matrix[triangle.columns]
-        bodies = slice(inertia.PARAMETER_COUNT * len(space.groups))
-        file = R[:, bodies] @ space.nominal[bodies]
-        scale, share = torque_over_file([file], [triangle.z], [R[:, bodies.stop :]])
+        R, z = information.summed(self.estimate.weights()).rows_of_all()
+        first = inertia.PARAMETER_COUNT * len(space.groups)
+        file = R @ (space.matrix[:, :first] @ space.nominal[:first])
+        drives = R @ scipy.sparse.csr_array(space.matrix[:, first:])
+        scale, share = torque_over_file([file], [z], [drives])
         if share >= self.limits.scale_explained and scale > 0.0:
             yield of_the_unit(scale, self.limits.unit_of_torque)
 
@@ -352,10 +353,14 @@ def torque_over_file(
     """
     parts = []
     for own, measured, columns in zip(file, torque, drives, strict=True):
-        U, singular, _ = np.linalg.svd(columns, full_matrices=False)
-        U = U[:, singular > 1e-9 * singular.max(initial=0.0)]
-        parts.append([x - U @ (U.T @ x) for x in (own, measured)])
-    own, measured = (np.concatenate(x) for x in zip(*parts, strict=True))
+        rest, seen = np.column_stack([own, measured]), components(columns)
+        each = [np.linalg.svd(part.of(columns), full_matrices=False)[:2] for part in seen]
+        largest = max(singular.max(initial=0.0) for _, singular in each)
+        for part, (U, singular) in zip(seen, each, strict=True):
+            U = U[:, singular > 1e-9 * largest]
+            rest[part.rows] -= U @ (U.T @ rest[part.rows])
+        parts.append(rest)
+    own, measured = np.concatenate(parts).T
     shared, size = float(own @ measured), float(own @ own) or 1.0
     return shared / size, shared**2 / (size * float(measured @ measured) or 1.0)
 

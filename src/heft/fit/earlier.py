@@ -267,7 +267,8 @@ class Earlier:
         sigma = memory = np.ones(len(rows))
         if self.origin is not None:
             sigma, memory = self.origin.sigma, self.origin.memory
-        return Noise(sigma, memory, rows, self.coloured, tuple(map(ChannelRows.held, self.common)))
+        coloured, common = (tuple(map(ChannelRows.held, x)) for x in (self.coloured, self.common))
+        return Noise(sigma, memory, rows, coloured, common)
 
     def noise_of(self, others: Collection[str]) -> tuple[tuple[str, ...], dict[str, float]]:
         """Return names of standard deviations of channels but `others`, and settled values."""
@@ -525,13 +526,14 @@ def stored(noise: Noise, moments: Sequence[Array]) -> dict[str, NDArray[Any]]:
     """
     if noise.coloured is None or not moments:
         return {}
-    size = noise.coloured[0].shape[1]
+    size = moments[0].shape[1]
     common = noise.common_errors or (ChannelRows.nothing(0),) * len(noise.coloured)
     arrays: dict[str, NDArray[Any]] = {}
     for c, (factor, errors, own) in enumerate(zip(noise.coloured, common, moments, strict=True)):
-        triangle = factor if len(factor) <= size else triangle_of(factor)
+        longer = len(factor.values) > size
+        short = ChannelRows(factor.columns, triangle_of(factor.values)) if longer else factor
         # a limb's rows hold few columns
-        parts = (ChannelRows.held(triangle), errors, ChannelRows.held(own))
+        parts = (short, errors, ChannelRows.held(own))
         for kind, part in zip(KINDS, parts, strict=True):
             arrays[f"{kind}_{c}"] = part.values
             arrays[f"{kind}_columns_{c}"] = part.columns

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from heft import signals
@@ -173,19 +174,23 @@ def with_prior(covariance: Array, columns: NDArray[np.intp], std: Array) -> Arra
     """
     if not len(columns):
         return covariance
-    across = covariance[:, columns] / std
-    values, vectors = np.linalg.eigh(across[columns] / std[:, None])
-    values = np.maximum(values, 0.0)
-    turned = across @ vectors
-    posterior = covariance - (turned / (1.0 + values)) @ turned.T
+    across = covariance[columns] / std[:, None]
+    white = across[:, columns] / std
+    try:
+        factor = np.linalg.cholesky(np.eye(len(std)) + white)
+    except np.linalg.LinAlgError:  # by rounding, of what has next to no bound
+        values, vectors = np.linalg.eigh(white)
+        root = vectors * np.sqrt(1.0 + np.maximum(values, 0.0))
+        factor = np.linalg.qr(root.T)[1].T
+    half = scipy.linalg.solve_triangular(factor, across, lower=True)
+    posterior = half.T @ half
+    np.subtract(covariance, posterior, out=posterior)
     place = np.diag_indices_from(posterior)
     # Less of a variance no difference can show.
     posterior[place] = np.maximum(posterior[place], 1e-12 * covariance[place])
     # As differences of large numbers these would be rounding alone.
-    beside = (turned / (1.0 + values)) @ vectors.T * std
-    posterior[:, columns], posterior[columns] = beside, beside.T
-    own = (vectors * (values / (1.0 + values))) @ vectors.T
-    posterior[np.ix_(columns, columns)] = own * std[:, None] * std
+    beside = scipy.linalg.solve_triangular(factor, half, lower=True, trans="T") * std[:, None]
+    posterior[:, columns], posterior[columns] = beside.T, beside
     return np.asarray(posterior)
 
 
@@ -211,14 +216,15 @@ def _known(
     assert consistent.parameters.covariance is not None
     size = space.matrix.shape[1]  # gains that are estimated, too, stand behind
     covariance = consistent.parameters.covariance[:size, :size]
-    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    correlation, matrix = covariance / np.outer(scale, scale), space.matrix * scale
+    scale, matrix = np.sqrt(np.maximum(np.diag(covariance), 1e-300)), space.matrix
     point = space.matrix @ consistent.parameters.values[:size]
     sums = []
     for t in information.triangles:
         columns = np.flatnonzero(np.any(matrix[t.columns] != 0.0, axis=0))
-        rows = t.R @ matrix[np.ix_(t.columns, columns)]
-        spread = np.sum((rows @ correlation[np.ix_(columns, columns)]) * rows)
+        own = scale[columns]
+        rows = t.R @ (matrix[np.ix_(t.columns, columns)] * own)
+        correlation = covariance[np.ix_(columns, columns)] / own[:, None] / own
+        spread = np.sum((rows @ correlation) * rows)
         sums.append((max(spread, 0.0), np.sum((t.R @ point[t.columns]) ** 2)))
     variance, energy = np.array(sums, dtype=float).reshape(-1, 2).T
     return variance.copy(), energy

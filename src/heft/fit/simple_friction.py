@@ -111,10 +111,16 @@ class SlidingFit:
         ]
         first = 0
         for s, rigid in rigid_torques(problem, fixed.values) if sums else ():
-            residual, seen = fixed.left_over(problem, s, rigid), fixed.seen(problem, s)
-            for each in sums:
-                each.add(problem, s, first, residual, seen, weights)
-            first += len(s.time)
+            residual = fixed.left_over(problem, s, rigid)
+            made = [each.add(problem, s, first, residual, weights) for each in sums]
+            every, first = problem.stride(s.recording), first + len(s.time)
+            for chosen in problem.few(s):
+                seen = fixed.seen(problem, s.part(chosen))
+                for each, rows in zip(sums, made, strict=True):
+                    for place, X in rows:
+                        fixed_rows = seen[place]
+                        moments = every * (X[chosen].T @ fixed_rows.values)
+                        each.moments[:, fixed_rows.columns] += moments
         for each in sums:
             positive = [t.nonnegative for _, t in each.columns]
             solution = fit_jackknife(each.partitions, positive, each.moments @ fixed.errors)
@@ -264,20 +270,14 @@ class _Held:
 
     def seen(
         self, problem: Problem[RobotPlant], s: Samples[RobotMotion]
-    ) -> tuple[NDArray[np.intp], int, tuple[ChannelRows, ...]]:
-        """Return indices of some samples, how many each stands for, and their rows of held columns.
-
-        Motion hardly changes within an eighth of a period of the cutoff, so that a few do for all.
-        """
-        every = problem.stride(s.recording)
-        chosen = np.arange(every // 2, len(s.time), every)
-        some = s.part(chosen)
-        contacts, plant = _contacts(problem, some), problem.plant
+    ) -> tuple[ChannelRows, ...]:
+        """Return each channel's rows of held columns."""
+        contacts, plant = _contacts(problem, s), problem.plant
         if contacts is None:
-            return chosen, every, plant.channel_rows(some, self.columns)
-        every_channel = plant.whole_rows(some, self.columns)
+            return plant.channel_rows(s, self.columns)
+        every_channel = plant.whole_rows(s, self.columns)
         through = np.nan_to_num(contacts.through[:, plant.robot.measured])
-        return chosen, every, ChannelRows.of_each(through @ every_channel)
+        return ChannelRows.of_each(through @ every_channel)
 
 
 @dataclass
@@ -304,10 +304,12 @@ class _Sums:
         s: Samples[RobotMotion],
         first: int,
         left: Array,
-        seen: tuple[NDArray[np.intp], int, tuple[ChannelRows, ...]],
         weights: Mapping[str, float],
-    ) -> None:
+    ) -> list[tuple[int, Array]]:
         """Add the rows of samples that slide.
+
+        Returns:
+            Each channel's place, and its weighted rows X, zero where it does not slide.
 
         Args:
             first: Row number of the first sample.
@@ -316,7 +318,7 @@ class _Sums:
         """
         plant = problem.plant
         made = drive_columns.columns(plant.robot.drives, self.columns, plant.drive_state(s))
-        ratios = np.array([plant.robot.drives[d].ratio for d, _ in self.columns])
+        ratios, weighted = np.array([plant.robot.drives[d].ratio for d, _ in self.columns]), []
         for channel in self.channels:
             margin = channel.margin(plant.robot, s.motion.velocity)
             slides = (margin >= 1.0) & np.isfinite(left[:, channel.place])
@@ -328,10 +330,8 @@ class _Sums:
             by_time = np.searchsorted(channel.by_time, number, side="right")
             for parts, group in zip(self.partitions, (by_speed, by_time), strict=True):
                 _add(parts, group, rows)
-            chosen, every, fixed = seen
-            used, own = slides[chosen], fixed[channel.place]
-            sums = X[chosen[used]].T @ own.values[used]
-            self.moments[:, own.columns] += weight * every * sums
+            weighted.append((channel.place, weight * slides[:, None] * X))
+        return weighted
 
 
 def _add(parts: list[Triangle], group: NDArray[np.intp], rows: Array) -> None:

@@ -55,7 +55,10 @@ def steady_evidence(
         return {}, None
     rows = run.information.rows
     blocks = steady.information_blocks(settings.jackknife.blocks, rows // len(problem.channels))
-    estimate = solver.colour(steady, solver.solve(reduce(add, blocks), run.noise_names))
+    information, rank = reduce(add, blocks), run.estimate.rank
+    sigma = solver.spread(information, run.noise_names)
+    white = solver.conclude(information, sigma, np.ones(len(sigma)), 1, rank=rank)
+    estimate = solver.colour(steady, white)
     parts = stored(estimate.noise, block_moments(blocks, estimate.fitted))
     arrays = {name: a for name, a in parts.items() if not name.startswith("common")}
     for c, triangle in enumerate(estimate.information.triangles):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .rotation import cross, rpy_of_matrix, skew
     from .channel_rows import ChannelRows
     from .connectivity import Component, components, connected, first_connected, gram
-    from .bordered import Bordered, BorderedInverse, orthogonal_sets, triangle_of
+    from .bordered import Arrow, Bordered, BorderedInverse, orthogonal_sets, sandwich, triangle_of
     from .square_root import Information, Summed, Triangle
     from .identifiability import BaseParameters, DataRank, Directions, base_parameters
     from .identifiability import channel_ranks, column_order, data_rank, decomposition, solve

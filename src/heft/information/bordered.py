@@ -15,9 +15,10 @@ different drives are orthogonal columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 
+from .channel_rows import ChannelRows
 from .connectivity import FEWEST, bits, components, first_connected
 
 
@@ -186,8 +188,8 @@ class Bordered:
         return _finished(columns, tuple(corners), shared, _nested(others, common_ridge))
 
     @staticmethod
-    def by_drives(rows: Array, weights: Array, towards: Array, order: NDArray[np.intp]) -> Bordered:
-        """Return the triangle of rows, and of `weights_k (x_k − towards_k)` of a prior.
+    def by_drives(rows: Array, weights: Array, order: NDArray[np.intp]) -> Bordered:
+        """Return the triangle of rows, and of `weights_k x_k` of a prior of terms.
 
         Its corners are of sets of columns that are orthogonal to one another, as terms of different
         drives are, and the columns that are shared are all others. One QR of all columns would
@@ -195,11 +197,11 @@ class Bordered:
 
         Args:
             rows: Right-hand side last, shape (m, n + 1).
-            weights: Above 0 for terms, shape (n,).
-            towards: Zero for terms, shape (n,).
-            order: Positions of all terms, behind the others, in the order of their elimination.
+            weights: Of the prior of terms, above 0, in their order, shape (f,).
+            order: Positions of all f terms, behind the others, in the order of their elimination.
         """
-        shared = len(weights) - len(order)
+        size = rows.shape[1] - 1
+        shared = size - len(order)
         transposed = np.zeros(
             (shared + 1, len(rows) + len(order))
         )  # transposed: columns side by side
@@ -214,7 +216,7 @@ class Bordered:
             products = np.abs(own.T @ rows[at, :shared])
             moved = np.any(products > np.linalg.norm(own, axis=0)[:, None] * lengths, axis=0)
             moved = np.append(np.flatnonzero(moved), shared)
-            ridge = np.diag(weights[order[terms]])
+            ridge = np.diag(weights[terms])
             across, triangle = np.linalg.qr(np.vstack([own, ridge]))
             across[:count][~nonzero] = 0.0  # exactly, so that limbs stay apart
             touched = (moved, at) if isinstance(at, slice) else np.ix_(moved, at)
@@ -222,11 +224,15 @@ class Bordered:
             transposed[touched] -= border @ across[:count].T
             transposed[moved[:, None], len(rows) + terms] = -border @ across[count:].T
             corners.append(Corner(order[terms], moved[:-1], triangle, border[:-1].T, border[-1]))
-        firm = weights[:shared]
-        prior = np.column_stack([np.diag(firm), firm * towards[:shared]])
-        factor = triangle_of(np.vstack([transposed.T, prior]))
-        places = np.arange(len(weights))
-        return _finished(places, tuple(corners), places[:shared], factor)
+        places = np.arange(size)
+        return _finished(places, tuple(corners), places[:shared], triangle_of(transposed.T))
+
+    def with_prior(self, weights: Array, towards: Array) -> Bordered:
+        """Return the sum with `weights_k (y_k − towards_k)` of a prior of the k shared columns."""
+        prior = np.column_stack([np.diag(weights), weights * towards])
+        stacked = np.vstack([np.column_stack([self.R, self.z]), prior])
+        total = _finished(self.columns, self.corners, self.shared, triangle_of(stacked))
+        return replace(total, rest=float(np.hypot(total.rest, self.rest)))
 
     def rows(self) -> Array:
         """Return all rows, right-hand side last, on the n columns: shape (n + 1, n + 1)."""
@@ -242,6 +248,32 @@ class Bordered:
         matrix[first:-1, -1] = self.z
         matrix[-1, -1] = self.rest
         return matrix
+
+    def separates(self, sets: Iterable[ChannelRows]) -> bool:
+        """Return whether none of some sets of rows on the n columns holds those of two corners."""
+        corner_of = np.full(len(self.columns), -1)
+        for k, corner in enumerate(self.corners):
+            corner_of[corner.own] = k
+        held = (corner_of[rows.columns] for rows in sets)
+        return all(len(np.unique(own[own >= 0])) < 2 for own in held)
+
+    def undivided(self) -> Bordered:
+        """Return the same sum with all columns shared."""
+        return _finished(self.columns, (), np.arange(len(self.columns)), self.triangle())
+
+    def sets(self) -> Iterator[tuple[ChannelRows, Array]]:
+        """Yield the rows of each corner, and those of shared columns alone, with right-hand sides.
+
+        Columns are positions among all parameters; those of zeros are left out.
+        """
+        k = len(self.R)
+        last = Corner(self.shared[:0], np.arange(k), np.zeros((k, 0)), self.R, self.z)
+        for c in (*self.corners, last):
+            columns = self.columns[np.append(c.own, self.shared[c.shared])]
+            rows = np.hstack([c.R, c.border])
+            held = np.flatnonzero(rows.any(axis=0))
+            held = held[np.argsort(columns[held])]
+            yield ChannelRows(columns[held], rows[:, held]), c.z
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -279,6 +311,30 @@ class Bordered:
         return Bordered(
             self.columns[own], corners, place[self.shared[mine]], square, self.z[mine], self.rest
         )
+
+    def only(self, kept: NDArray[np.intp]) -> Bordered:
+        """Return the sum of the same rows with all columns but some zero; it has these alone.
+
+        Args:
+            kept: Their positions among these n, ascending.
+        """
+        place = np.full(len(self.columns), -1)
+        place[kept] = np.arange(len(kept))
+        mine = np.flatnonzero(place[self.shared] >= 0)
+        at = np.cumsum(place[self.shared] >= 0) - 1
+        corners, rows = [], [np.column_stack([self.R[:, mine], self.z])]
+        for c in self.corners:
+            alone, beside = place[c.own] >= 0, place[self.shared[c.shared]] >= 0
+            p = int(alone.sum())
+            held = np.column_stack([c.R[:, alone], c.border[:, beside], c.z])
+            factor = np.asarray(np.linalg.qr(held, mode="r"))
+            own, shared, top = place[c.own[alone]], at[c.shared[beside]], factor[:p]
+            corners.append(Corner(own, shared, top[:, :p], top[:, p:-1], top[:, -1]))
+            rows.append(among(factor[p:, p:], shared, len(mine) + 1))
+        common = triangle_of_all(np.vstack(rows))
+        places = np.arange(len(kept))
+        total = _finished(places, tuple(corners), place[self.shared[mine]], common)
+        return replace(total, rest=float(np.hypot(total.rest, self.rest)))
 
     def seen_through(self, matrix: Array) -> Bordered:
         """Return the sum about y and the corners' columns, the shared columns being `matrix @ y`.
@@ -322,6 +378,18 @@ class Bordered:
             values[corner.own] = scipy.linalg.solve_triangular(corner.R, right)
         return values
 
+    def solved(self, right: Array) -> Array:
+        """Return x with `RᵀR x = y`, R the rows and y of shape (n, any)."""
+        values, common = np.empty(right.shape), right[self.shared]
+        ahead = []
+        for corner in self.corners:
+            ahead.append(_divided(corner.R, right[corner.own], 1))
+            common[corner.shared] -= corner.border.T @ ahead[-1]
+        values[self.shared] = common = _divided(self.R, _divided(self.R, common, 1), 0)
+        for corner, own in zip(self.corners, ahead, strict=True):
+            values[corner.own] = _divided(corner.R, own - corner.border @ common[corner.shared], 0)
+        return values
+
     @cached_property
     def inverse(self) -> BorderedInverse | None:
         """The inverse of the rows; None if a column is zero or depends on others."""
@@ -337,6 +405,11 @@ class Bordered:
         if singular:
             return None
         return BorderedInverse(self.columns, tuple(corners), self.shared, common)
+
+
+def _divided(triangle: Array, right: Array, transposed: int) -> Array:
+    """Return R⁻¹ of right-hand sides, or R⁻ᵀ: a call of `solve_triangular` takes ten times this."""
+    return np.asarray(scipy.linalg.lapack.dtrtrs(triangle, right, trans=transposed)[0])
 
 
 def _nested(parts: Sequence[tuple[NDArray[np.intp], Array]], rows: Array) -> Array:
@@ -419,6 +492,163 @@ class BorderedInverse:
     def matrix(self) -> Array:
         """G itself, shape (n, n)."""
         return self.times(np.eye(len(self.columns)))
+
+    def gram(self, sets: Iterable[ChannelRows]) -> Arrow:
+        """Return `Gᵀ (Σ YᵀY) G` of sets of rows Y of which each holds columns of one corner.
+
+        It is sparse: beside its corner's own columns a set holds shared ones.
+        """
+        size, common = len(self.columns), len(self.shared)
+        place, corner_of = np.zeros(size, dtype=np.intp), np.full(size, -1)
+        place[self.shared] = np.arange(common)
+        for c, corner in enumerate(self.corners):
+            place[corner.own], corner_of[corner.own] = np.arange(len(corner.own)), c
+        own = [np.zeros(corner.R.shape) for corner in self.corners]
+        borders = [np.zeros((len(mine), common)) for mine in own]
+        stacked = [np.zeros((0, common))]
+        for rows in sets:
+            at, c = place[rows.columns], int(corner_of[rows.columns].max(initial=-1))
+            alone = corner_of[rows.columns] >= 0
+            beside = rows.values[:, ~alone] @ self.R[at[~alone]]
+            if c >= 0:
+                corner, mine = self.corners[c], rows.values[:, alone]
+                beside += mine @ corner.border[at[alone]]
+                white = mine @ corner.R[at[alone]]
+                own[c] += white.T @ white
+                borders[c] += white.T @ beside
+            stacked.append(beside)
+        every = np.vstack(stacked)
+        order = np.concatenate([*(corner.own for corner in self.corners), self.shared])
+        along = np.vstack([np.zeros((0, common)), *borders])
+        return Arrow(order, tuple(own), along, every.T @ every)
+
+    def sandwich(self, middle: Arrow) -> Array:
+        """Return `G M Gᵀ`, shape (n, n)."""
+        covariance, at = np.zeros((len(self.columns),) * 2), middle.order
+        along, count = np.zeros(middle.borders.shape), len(middle.borders)
+        spread = np.vstack([along[:0], *(corner.border for corner in self.corners)])
+        for corner, mine in zip(self.corners, middle.parts, strict=True):
+            along[mine] = corner.R @ middle.borders[mine]
+        beside = spread @ middle.centre
+        among = (along + 0.5 * beside) @ spread.T
+        among += among.T.copy()
+        for corner, mine, own in zip(self.corners, middle.parts, middle.own, strict=True):
+            among[mine, mine] += corner.R @ own @ corner.R.T
+        half = np.vstack([along + beside, self.R @ middle.centre]) @ self.R.T
+        covariance[np.ix_(at, at[count:])] = half
+        covariance[np.ix_(at[count:], at)] = half.T
+        covariance[np.ix_(at[:count], at[:count])] = among
+        return (covariance + covariance.T) / 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Arrow:
+    """Symmetric matrix on the columns of a sum, zero between columns of different corners."""
+
+    order: NDArray[np.intp]  # positions of the columns, corner by corner, the k shared ones last
+    own: tuple[Array, ...]  # of each corner's p columns, shape (p, p)
+    borders: Array  # of all of these and the shared ones, shape (n - k, k)
+    centre: Array  # of the shared columns, shape (k, k)
+
+    @cached_property
+    def parts(self) -> tuple[slice, ...]:
+        """Where each corner's columns are in the order."""
+        ends = np.cumsum([0, *map(len, self.own)]).tolist()
+        return tuple(map(slice, ends, ends[1:]))
+
+    def taken_from(self, value: float) -> Arrow:
+        """Return `c·1 − A` of a number c."""
+        own = tuple(value * np.eye(len(a)) - a for a in self.own)
+        centre = value * np.eye(len(self.centre)) - self.centre
+        return Arrow(self.order, own, -self.borders, centre)
+
+    def times(self, right: Array) -> Array:
+        """Return `A x` of x, shape (n, any)."""
+        product, x = np.empty(right.shape), right[self.order]
+        corners, common = np.split(x, [len(self.borders)])
+        along = self.borders @ common
+        for mine, own in zip(self.parts, self.own, strict=True):
+            along[mine] += own @ corners[mine]
+        shared = self.centre @ common + self.borders.T @ corners
+        product[self.order] = np.concatenate([along, shared])
+        return product
+
+    @cached_property
+    def factor(self) -> Bordered | None:
+        """Triangle R with `RᵀR` this matrix, without right-hand sides; None if not positive."""
+        count, rows = len(self.borders), np.empty(self.borders.shape)
+        corners, every, none = [], np.arange(len(self.centre)), np.zeros(0)
+        try:
+            for mine, own in zip(self.parts, self.own, strict=True):
+                R = np.asarray(np.linalg.cholesky(own).T, dtype=np.float64)
+                rows[mine] = _divided(R, self.borders[mine], 1)
+                corners.append(Corner(self.order[mine], every, R, rows[mine], none))
+            common = np.asarray(np.linalg.cholesky(self.centre - rows.T @ rows).T, dtype=np.float64)
+        except np.linalg.LinAlgError:
+            return None
+        columns = np.arange(len(self.order))
+        return Bordered(columns, tuple(corners), self.order[count:], common, none, 0.0)
+
+
+def sandwich(
+    inverses: Sequence[BorderedInverse], scores: Sequence[ChannelRows], size: int
+) -> Array:
+    """Return the covariance `G Gᵀ (Σ SᵀS) G Gᵀ` of an estimate, (n, n), by its scores.
+
+    With G the inverse of the weighted triangle, the middle `Gᵀ (Σ SᵀS) G` is the covariance of the
+    scores in coordinates in which their information is the identity [Huber1967; White1980]. There
+    it is sparse: of a channel's score it holds its own columns and those that channels share.
+
+    Args:
+        inverses: G of each component; the covariance of columns without one is zero.
+        scores: Sets S, on all n = `size` columns.
+    """
+    part_of, corner_of = np.full(size, -1), np.full(size, -1)
+    corners = 0
+    for k, inverse in enumerate(inverses):
+        part_of[inverse.columns] = k
+        for corner in inverse.corners:
+            corner_of[inverse.columns[corner.own]] = corners
+            corners += 1
+    mine: list[list[ChannelRows]] = [[] for _ in inverses]
+    others = [np.zeros((0, size))]
+    for score in scores:
+        seen = np.flatnonzero(part_of[score.columns] >= 0)
+        columns, values = score.columns[seen], score.values[:, seen]
+        nonzero = values != 0.0
+        (part, parts), (corner_at, sets) = (
+            _held(nonzero, number[columns]) for number in (part_of, corner_of)
+        )
+        alone = parts & sets & (part >= 0)
+        key = np.where(corner_at >= 0, corner_at, corners + part)
+        for one in np.unique(key[alone]):
+            rows = ChannelRows.held(values[alone & (key == one)])
+            inverse = inverses[k := int(part[alone & (key == one)][0])]
+            at = np.searchsorted(inverse.columns, columns[rows.columns])
+            mine[k].append(ChannelRows(at, rows.values))
+        if not (alone | (part < 0)).all():  # it mixes what others see alone
+            mixed = ChannelRows(columns, values[~alone & (part >= 0)])
+            others.append(mixed.spread(size))
+    covariance = np.zeros((size, size))
+    shared = np.vstack(others)
+    moved = np.zeros(shared.shape)
+    for inverse, own in zip(inverses, mine, strict=True):
+        columns = inverse.columns
+        covariance[np.ix_(columns, columns)] = inverse.sandwich(inverse.gram(own))
+        moved[:, columns] = inverse.back(inverse.times(shared[:, columns]))
+    return covariance + moved.T @ moved
+
+
+def _held(nonzero: NDArray[np.bool_], number: NDArray[np.intp]) -> tuple[Any, Any]:
+    """Return the number that each row's columns have, -1 for none, and whether it is one alone.
+
+    Args:
+        nonzero: Which entries are not zero, shape (rows, columns).
+        number: Of each column, -1 for none, shape (columns,).
+    """
+    numbered = nonzero & (number >= 0)
+    highest = np.max(np.where(numbered, number, -1), axis=1, initial=-1)
+    return highest, ~np.any(numbered & (number != highest[:, None]), axis=1)
 
 
 def _rows_of(nonzero: NDArray[np.bool_]) -> slice | NDArray[np.intp]:

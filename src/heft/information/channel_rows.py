@@ -64,6 +64,10 @@ class ChannelRows:
         columns = np.flatnonzero(rows.any(axis=0))
         return ChannelRows(columns, rows[:, columns])
 
+    def mapped(self, matrix: Array) -> ChannelRows:
+        """Return the rows on y, `matrix @ y` being all columns: shape (columns, n)."""
+        return ChannelRows.held(np.asarray(self.values @ matrix[self.columns]))
+
     def spread(self, size: int) -> Array:
         """Return the rows on all `size` columns, shape (N, size)."""
         wide = np.zeros((len(self.values), size))

@@ -61,10 +61,16 @@ class ParameterSpace:
         Args:
             matrix: Shape (new columns, columns).
         """
-        return replace(self, matrix=matrix @ scipy.sparse.csr_array(self.matrix))
+        own = scipy.sparse.csr_array(self.matrix)
+        size = len(self.labels)
+        if own.shape == (size, size) and own.nnz == size and (own.diagonal() == 1.0).all():
+            return replace(self, matrix=matrix)
+        return replace(self, matrix=matrix @ own)
 
     def beside(self, names: Sequence[str], units: Sequence[str]) -> ParameterSpace:
         """Return the space extended by parameters of nominal value zero, each its own column."""
+        if not names:
+            return self
         labels = self.labels
         return replace(
             self,

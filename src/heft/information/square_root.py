@@ -58,6 +58,11 @@ class Triangle:
         return self.factor[:-1, -1]
 
     @property
+    def sets(self) -> tuple[ChannelRows, ...]:
+        """The rows R of each of its parts: of one."""
+        return (ChannelRows(self.columns, self.R),)
+
+    @property
     def energy(self) -> float:
         """Residual sum of squares at the least-squares solution, ρ² = min ‖Y π − τ‖²."""
         return float(self.factor[-1, -1] ** 2)
@@ -106,6 +111,11 @@ class Summed:
         """Return the sum as one triangle over all p columns, in their order."""
         parts = [(part.columns, part.triangle()) for part in self.parts]
         return Triangle(np.arange(self.size), joined(self.size + 1, parts, self.rest), self.rows)
+
+    @property
+    def sets(self) -> tuple[ChannelRows, ...]:
+        """The rows that single channels hold alone, and the others, of each component."""
+        return tuple(rows for part in self.parts for rows, _ in part.sets())
 
     @property
     def lengths(self) -> Array:

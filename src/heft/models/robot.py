@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array, read_only
 from heft.dynamics import BASE_CHANNELS, Column, Drives, Link, Tree
 from heft.errors import InvalidModel, require_one_of
 from heft.files import read_text, xml
-from heft.information import Labels, inertia
+from heft.information import Labels, ParameterSpace, inertia
 from heft.recordings import is_log
 
 from . import denavit_hartenberg, mjcf, mjcf_values, urdf, urdf_check
@@ -308,6 +309,28 @@ class Robot:
                 change = inertia.frame_change(link.rotation, link.translation)
                 total[10 * link.body : 10 * link.body + 10] += change @ link.written
         return total
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """Parameters as a model file states them, ten per link and the drives' terms; then own.
+
+        All plants of a robot share it, a large matrix.
+        """
+        links, labels = self.bodies_links, self.labels
+        names = [f"{k.name}.{s}" for k in links for s in inertia.SYMBOLS]
+        drives = labels.select(range(inertia.PARAMETER_COUNT * len(self.tree.names), len(labels)))
+        first = inertia.PARAMETER_COUNT * len(links)
+        signs = [term.nonnegative for _, term in self.drive_columns]
+        signs += self.own_columns.nonnegative if self.own_columns is not None else ()
+        units = (*inertia.UNITS * len(links), *drives.units)
+        return ParameterSpace(
+            Labels((*names, *drives.names), units, labels.frame),
+            scipy.linalg.block_diag(self.link_matrix(), np.eye(len(drives))),
+            np.concatenate([*(k.believed for k in links), np.zeros(len(drives))]),
+            tuple(range(0, first, inertia.PARAMETER_COUNT)),
+            tuple(first + k for k, nonnegative in enumerate(signs) if nonnegative),
+            self.least_gyrations(),
+        )
 
     @cached_property
     def written_drives(self) -> Array:

@@ -594,6 +594,12 @@ class Problem(Generic[P]):
             return 1
         return min(self.stride(k) for k in range(len(self.timelines)))
 
+    def few(self, samples: Samples[Any]) -> Iterator[NDArray[np.intp]]:
+        """Yield indices of samples that stand for all, as many at a time as take little memory."""
+        every = self.stride(samples.recording)
+        chosen = np.arange(every // 2, len(samples.time), every)
+        yield from np.split(chosen, range(256, len(chosen), 256))
+
     def stride(self, recording: int) -> int:
         """Return the number of a recording's samples that one may stand for; see `spacing`."""
         return max(1, int(1.0 / (8.0 * self.corner * self.timelines[recording].step)))
@@ -630,16 +636,13 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     plant, kept = problem.plant, problem.base.kept
     assert isinstance(plant, PointSensitive)
     standard = problem.base.spread(values)
-    moments: list[list[ChannelRows]] = [[] for _ in problem.channels]
-    rows = 0
+    moments, rows = [ChannelRows.nothing(errors.shape[1])] * len(problem.channels), 0
     for s in problem.samples():
-        every = problem.stride(s.recording)
-        part = s.part(slice(every // 2, None, every))
-        moved = plant.sensitivity(part, standard)
-        for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
-            own = moved[c].values.T @ seen.values
-            moments[c].append(ChannelRows(seen.columns, errors[moved[c].columns].T @ own))
-        rows += len(part.time)
-    nothing = ChannelRows.nothing(errors.shape[1])
-    totals = (ChannelRows.total([nothing, *parts]) for parts in moments)
-    return tuple(ChannelRows(t.columns, t.values / max(rows, 1)) for t in totals)
+        for chosen in problem.few(s):
+            part = s.part(chosen)
+            moved = plant.sensitivity(part, standard)
+            for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
+                own = errors[moved[c].columns].T @ (moved[c].values.T @ seen.values)
+                moments[c] = ChannelRows.total([moments[c], ChannelRows(seen.columns, own)])
+            rows += len(chosen)
+    return tuple(ChannelRows(t.columns, t.values / max(rows, 1)) for t in moments)

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
@@ -17,8 +16,6 @@ from heft.dynamics import LINEAR_SCALE, DriveState, drive_columns, kernels
 from heft.errors import InvalidSetting
 from heft.information import (
     PARAMETER_COUNT,
-    SYMBOLS,
-    UNITS,
     ChannelRows,
     Labels,
     ParameterSpace,
@@ -80,25 +77,10 @@ class RobotPlant(Plant[RobotMotion]):
         """Ten a body, then the drives' terms, then the user's own columns."""
         return self.robot.labels
 
-    @cached_property
+    @property
     def space(self) -> ParameterSpace:
         """Parameters as a model file states them, ten per link and the drives' terms; then own."""
-        robot, own = self.robot, self.bodies_size
-        links, labels = robot.bodies_links, robot.labels
-        names = [f"{k.name}.{s}" for k in links for s in SYMBOLS]
-        drives = labels.select(range(own, len(labels)))
-        first = PARAMETER_COUNT * len(links)
-        signs = [term.nonnegative for _, term in robot.drive_columns]
-        signs += robot.own_columns.nonnegative if robot.own_columns is not None else ()
-        positive = [first + k for k, nonnegative in enumerate(signs) if nonnegative]
-        return ParameterSpace(
-            Labels((*names, *drives.names), (*UNITS * len(links), *drives.units), labels.frame),
-            scipy.linalg.block_diag(robot.link_matrix(), np.eye(len(drives))),
-            np.concatenate([*(k.believed for k in links), np.zeros(len(drives))]),
-            tuple(range(0, first, PARAMETER_COUNT)),
-            tuple(positive),
-            robot.least_gyrations(),
-        )
+        return self.robot.space
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:

@@ -96,8 +96,8 @@ def _consistent(task: Task) -> Found:
     problem, space = task.problem, task.problem.space
     estimate = LeastSquares().fit(problem)
     information, weights = estimate.information, estimate.weights()
-    factor = estimate.noise.score_factor(information, list(weights.values()))
-    made = PhysicallyConsistent().fit(information.combined(weights), space, factor)
+    scores = estimate.noise.scores(information, list(weights.values()))
+    made = PhysicallyConsistent().fit(information.combined(weights), space, scores)
     covariance = made.parameters.covariance
     assert covariance is not None
     std = np.sqrt(np.diag(space.matrix @ covariance @ space.matrix.T))

@@ -342,11 +342,12 @@ def _widened(
         lifted: Base parameters of a unit of each of the load's ten, shape (b, 10).
         changes: Of friction that is each run's own, shape (b, c).
     """
-    none = (np.zeros((0, len(lifted))),) * len(empty.information.channels)
+    size = len(lifted)
+    none = (np.zeros((0, size)),) * len(empty.information.channels)
     before, after = (
         Earlier(
             run.information,
-            tuple(run.estimate.noise.factors(run.information)),
+            tuple(s.spread(size) for s in run.estimate.noise.factors(run.information)),
             none,
             run.moments or none,
         )
