@@ -22,14 +22,12 @@ def warm_up() -> None:
     motion = (one, one, one, one, np.zeros((3, 1)))
     slots = np.arange(10)[None, :]
     sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
-    regress(tree, motion, slots, np.zeros((1, 10, 1)))
-    efforts(tree, motion, slots, np.zeros(10), one.copy())
+    regress(tree, motion, slots, np.zeros((10, 1)))
+    efforts(tree, motion, np.zeros(10), one.copy())
     momenta(tree, motion, slots, np.zeros((10, 1)), np.zeros((10, 1)))
-    acts = np.zeros((1, 3), dtype=np.int64)
-    triangles = np.zeros((1, 11, 11))
+    acts, chosen = np.zeros((1, 2), dtype=np.int64), np.array([[0, 0, 10]])
     every = np.zeros((1, 0), dtype=np.bool_)
-    layout = (slots, index + 10, acts, index)
-    reduce(tree, motion, layout, (one, np.ones(1)), (one, every), 1, triangles)
+    reduce(tree, motion, (slots, acts, chosen), (one, np.ones(1)), (one, every), 1, np.zeros(121))
     pulled = (one.copy(), one.copy(), one.copy())
     pull(tree, motion, slots, np.zeros((1, 10, 1)), 1, pulled)
 

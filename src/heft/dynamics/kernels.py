@@ -161,11 +161,27 @@ def regressor(
         slots = full_slots(tree)
     if out is None:
         out = np.zeros((tree.channels, PARAMETER_COUNT * len(tree.names), motion.sin.shape[1]))
-    compiled_walks.regress(compile_tree(tree), plain(*motion.tuple()), slots, _writable(out))
+    channels, columns, count = out.shape
+    lines = np.where(slots >= 0, slots + columns * np.arange(channels)[:, None], -1)
+    rows_into(tree, motion, lines, _writable(out).reshape(channels * columns, count))
     return np.moveaxis(out, 2, 0)
 
 
-def momentum_into(tree: Tree, motion: Motion, slots: IntArray, out: tuple[Array, Array]) -> None:
+def rows_into(tree: Tree, motion: Motion, lines: IntArray, out: Array) -> None:
+    """Write entries of the regressor Y.
+
+    Args:
+        lines: Line of `out` that takes each channel's entry of a body column, shape (channels,
+            10 bodies); −1 for those left out.
+        out: Shape (lines, N), C-contiguous; lines of no entry are unchanged.
+
+    Raises:
+        AssertionError: If `out` is not contiguous, writeable and of doubles.
+    """
+    compiled_walks.regress(compile_tree(tree), plain(*motion.tuple()), lines, _writable(out))
+
+
+def momentum_into(tree: Tree, motion: Motion, lines: IntArray, out: tuple[Array, Array]) -> None:
     """Write entries of the regressors W₂ of the momentum and W₁ of its rate at zero effort.
 
     With `p = W₂ π = M(q) v` and `W₁ π = C(q, v)ᵀ v − g(q)` the equation of motion is
@@ -181,8 +197,7 @@ def momentum_into(tree: Tree, motion: Motion, slots: IntArray, out: tuple[Array,
 
     Args:
         motion: Its acceleration is not used.
-        slots: Line of `out` that takes each channel's entry of a body column, shape (channels,
-            10 bodies); −1 for those left out.
+        lines: As of `rows_into`.
         out: Of W₂ [N·m·s or N·s per unit of a column] and W₁ [N·m or N], two arrays of shape
             (lines, N), C-contiguous; lines of no entry are unchanged.
 
@@ -190,7 +205,7 @@ def momentum_into(tree: Tree, motion: Motion, slots: IntArray, out: tuple[Array,
         AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
     """
     second, first = (_writable(array) for array in out)
-    compiled_walks.momenta(compile_tree(tree), plain(*motion.tuple()), slots, second, first)
+    compiled_walks.momenta(compile_tree(tree), plain(*motion.tuple()), lines, second, first)
 
 
 def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
@@ -202,12 +217,10 @@ def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
     Returns:
         Efforts [N·m or N], shape (channels, N).
     """
-    acts = np.asarray(parameters != 0.0)
-    slots = np.where(acts & (full_slots(tree) >= 0), np.cumsum(acts) - 1, -1)
     out = np.zeros((tree.channels, motion.sin.shape[1]))
     if out.size:
         arrays = plain(*motion.tuple())
-        compiled_walks.efforts(compile_tree(tree), arrays, slots, *plain(parameters[acts]), out)
+        compiled_walks.efforts(compile_tree(tree), arrays, *plain(parameters), out)
     return out
 
 
@@ -236,16 +249,16 @@ class Plan:
     """
 
     tree: tuple[NDArray[Any], ...]  # as `compile_tree` returns it
-    # place of each body column in each channel's triangle, shape (channels, 10 bodies); −1 for
-    # columns left out
-    slots: IntArray
-    widths: IntArray  # number of columns of each channel, shape (channels,)
+    # place of each body column among those of all channels that are reduced, one channel's after
+    # another's, shape (channels, 10 bodies); −1 for columns left out
+    lines: IntArray
+    # of the channels to reduce: their number, first line and number of columns, shape (any, 3)
+    chosen: IntArray
     # for each channel its columns, as positions in the choice
     columns: tuple[NDArray[np.intp], ...]
-    # channel, row of values and slot of each action of the drives' columns, shape (actions, 3)
+    # channel, row of values and line of each action of the drives' columns, shape (actions, 3)
     acts: IntArray
     picked: NDArray[np.intp]  # which actions of a `DriveColumns` these are, shape (actions,)
-    measured: IntArray  # the channels to reduce
 
 
 def plan(
@@ -275,21 +288,22 @@ def plan(
     position = np.cumsum(wanted) - 1
     kept = seen & wanted
     reduced = np.isin(np.arange(tree.channels), measured)[:, None] & kept
-    place = np.where(reduced, np.cumsum(kept, axis=1) - 1, -1)
+    place = np.where(reduced, np.cumsum(reduced).reshape(reduced.shape) - 1, -1)
+    widths = reduced.sum(axis=1)
     # Actions channel by channel.
     order = np.argsort(acts[:, 0], kind="stable")
     channel, column = acts[order].T
-    slot = place[channel, own + column]
-    taken = slot >= 0
+    line = place[channel, own + column]
+    taken = line >= 0
     picked = order[taken]
+    layout = np.column_stack([np.arange(tree.channels), np.cumsum(widths) - widths, widths])
     return Plan(
         compile_tree(tree),
         np.ascontiguousarray(place[:, :own], dtype=np.int64),
-        kept.sum(axis=1, dtype=np.int64),
+        layout[np.sort(measured)].astype(np.int64),
         tuple(position[own_columns].astype(np.intp) for own_columns in kept),
-        np.column_stack([channel[taken], row_of[picked], slot[taken]]).astype(np.int64),
+        np.column_stack([channel[taken], row_of[picked], line[taken]]).astype(np.int64),
         picked.astype(np.intp),
-        np.array(measured, dtype=np.int64),
     )
 
 
@@ -307,26 +321,37 @@ def reduce(
         counted: Which rows count, shape (channels, N); all if not given.
 
     Returns:
-        Upper triangles of shape (width + 1, width + 1), one a channel; zero where unmeasured.
+        Upper triangles of shape (width + 1, width + 1), one a channel; none where unmeasured.
     """
-    widest = int(plan.widths.max()) + 1
-    triangles = np.zeros((len(plan.widths), widest, widest))
+    channels, firsts, widths = plan.chosen.T
     # Enough samples at a time to make panels worth while, few enough to stay in cache.
     # A humanoid's channels do not fit whatever is done, but each is folded by itself.
-    deep = int(np.clip(2**20 // (8 * walk.BLOCK * max(int(plan.widths.sum()), 1)), 4, walk.DEEPEST))
+    deep = int(np.clip(2**20 // (8 * walk.BLOCK * max(int(widths.sum()), 1)), 4, walk.DEEPEST))
     if counted is None:
-        counted = np.zeros((len(plan.widths), 0), dtype=np.bool_)
+        counted = np.zeros((len(plan.columns), 0), dtype=np.bool_)
     values, weights, tau = plain(columns.values, columns.weights[plan.picked], effort)
+    # Behind each channel's lines stand what it measures, and one to work in.
+    room = np.zeros((len(plan.columns), 1), dtype=np.int64)
+    room[channels, 0] = 2 * np.arange(len(channels))
+    ends = np.cumsum((widths + 1) ** 2)
+    triangles = np.zeros(int(ends[-1]) if len(ends) else 0)
     compiled_walks.reduce(
         plan.tree,
         plain(*motion.tuple()),
-        (plan.slots, plan.widths, plan.acts, plan.measured),
+        (
+            np.where(plan.lines >= 0, plan.lines + room, -1),
+            plan.acts[:, 1:] + np.hstack([0 * room, room])[plan.acts[:, 0]],
+            np.column_stack([channels, firsts + room[channels, 0], widths]),
+        ),
         (values, weights),
         (tau, np.array(counted, order="C")),
         deep,
         triangles,
     )
-    return [triangles[c, : w + 1, : w + 1].copy() for c, w in enumerate(plan.widths)]
+    each = [np.zeros((0, 0))] * len(plan.columns)
+    for c, end, n in zip(channels.tolist(), ends.tolist(), (widths + 1).tolist(), strict=True):
+        each[c] = triangles[end - n * n : end].reshape(n, n)
+    return each
 
 
 def require_finite(motion: Motion) -> None:

@@ -37,6 +37,7 @@ from .walk import (
     _copy,
     _join,
     _places,
+    _return,
     _rotations,
     _scaled,
     _slide,
@@ -198,24 +199,6 @@ def _moved(u, slides, m, f, out):  # type: ignore[no-untyped-def]
             y = vz * f[k] - vx * f[N2 + k] + wz * f[N3 + k] - wx * f[N5 + k]
             z = vx * f[N1 + k] - vy * f[k] + wx * f[N4 + k] - wy * f[N3 + k]
             out[k] -= ux * x + uy * y + uz * z
-
-
-@reassociated
-def _return(R, p, f, out):  # type: ignore[no-untyped-def]
-    """Add a wrench, seen from the parent: force R f, moment R n + p × R f."""
-    for k in range(BLOCK):
-        fx, fy, fz = f[k], f[N1 + k], f[N2 + k]
-        nx, ny, nz = f[N3 + k], f[N4 + k], f[N5 + k]
-        x = R[k] * fx + R[N1 + k] * fy + R[N2 + k] * fz
-        y = R[N3 + k] * fx + R[N4 + k] * fy + R[N5 + k] * fz
-        z = R[N6 + k] * fx + R[N7 + k] * fy + R[N8 + k] * fz
-        px, py, pz = p[k], p[N1 + k], p[N2 + k]
-        out[k] += x
-        out[N1 + k] += y
-        out[N2 + k] += z
-        out[N3 + k] += R[k] * nx + R[N1 + k] * ny + R[N2 + k] * nz + py * z - pz * y
-        out[N4 + k] += R[N3 + k] * nx + R[N4 + k] * ny + R[N5 + k] * nz + pz * x - px * z
-        out[N5 + k] += R[N6 + k] * nx + R[N7 + k] * ny + R[N8 + k] * nz + px * y - py * x
 
 
 @reassociated

@@ -271,71 +271,77 @@ def _axes(tree, b, work):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _wanted(tree, slots):  # type: ignore[no-untyped-def]
+def _move(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
+    """Velocity and acceleration of a body, that of gravity taken off, from those of its parent."""
+    parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
+    _, _, rate, rise, gravity = motion
+    R, p, V, A, _, C, still, _, speeds, _, _ = work
+    (first, size), d, ch = block, depth[b], channel[b]
+    speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
+    if kind[b] == 2:
+        for j in range(6):
+            _copy(rate[j, first:], V[d, j * BLOCK :], size)
+            _copy(rise[j, first:], A[d, j * BLOCK :], size)
+        for j in range(3):
+            for k in range(size):
+                A[d, j * BLOCK + k] -= gravity[j, first + k]
+    else:
+        _place(tree, motion, b, block, work)
+        if parent[b] < 0:
+            V[d, :] = 0.0
+            for j in range(3):
+                for k in range(size):
+                    still[j * BLOCK + k] = -gravity[j, first + k]
+            _carry(R[d], p[d], still, A[d])
+        else:
+            _carry(R[d], p[d], V[d - 1], V[d])
+            _carry(R[d], p[d], A[d - 1], A[d])
+        _scaled(multiplier[b], rate[ch, first:], speed, size)
+        _scaled(multiplier[b], rise[ch, first:], gain, size)
+        if kind[b] == 0:
+            _turn(axis[b], speed, gain, V[d], A[d])
+        else:
+            _slide(axis[b], speed, gain, V[d], A[d])
+    _block(V[d], A[d], C)
+
+
+@reassociated
+def _wanted(tree, lines):  # type: ignore[no-untyped-def]
     """Return the bodies of which a column goes somewhere, and those that these hang on."""
     parent = tree[0]
     wanted = np.zeros(len(parent), dtype=np.bool_)
     for b in range(len(parent) - 1, -1, -1):
-        wanted[b] |= slots[:, 10 * b : 10 * b + 10].max() >= 0
+        wanted[b] |= lines[:, 10 * b : 10 * b + 10].max() >= 0
         if wanted[b] and parent[b] >= 0:
             wanted[parent[b]] = True
     return wanted
 
 
 @reassociated
-def _rows(tree, motion, block, slots, wanted, out, at, work):  # type: ignore[no-untyped-def]
-    """Rows of one block of samples into `out[channel, slot, at:]`.
+def _rows(tree, motion, block, lines, wanted, out, at, work):  # type: ignore[no-untyped-def]
+    """Rows of one block of samples into `out[line, at:]`.
 
-    `slots[channel, column]` says where a column goes; −1 drops it. See `_wanted`.
+    `lines[channel, column]` says where a column goes; −1 drops it. See `_wanted`.
     """
-    parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
-    _, _, rate, rise, gravity = motion
-    R, p, V, A, S, C, still, ten, speeds, moving, length = work
-    first, size = block
-    speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
-    for b in range(parent.shape[0]):
+    _, kind, depth, _, _, _, _, _, _, _ = tree
+    _, _, V, A, S, C, _, ten, _, moving, length = work
+    for b in range(depth.shape[0]):
         if not wanted[b]:
             continue
         d = depth[b]
-        ch = channel[b]
-        Vd = V[d]
-        Ad = A[d]
+        _move(tree, motion, b, block, work)
         if kind[b] == 2:
-            for j in range(6):
-                _copy(rate[j, first:], Vd[j * BLOCK :], size)
-                _copy(rise[j, first:], Ad[j * BLOCK :], size)
-            for j in range(3):
-                for k in range(size):
-                    Ad[j * BLOCK + k] -= gravity[j, first + k]
             _float(d, S, moving, length)
         else:
-            _place(tree, motion, b, block, work)
-            if parent[b] < 0:
-                Vd[:] = 0.0
-                for j in range(3):
-                    for k in range(size):
-                        still[j * BLOCK + k] = -gravity[j, first + k]
-                _carry(R[d], p[d], still, Ad)
-            else:
-                _carry(R[d], p[d], V[d - 1], Vd)
-                _carry(R[d], p[d], A[d - 1], Ad)
-            _scaled(multiplier[b], rate[ch, first:], speed, size)
-            _scaled(multiplier[b], rise[ch, first:], gain, size)
-            if kind[b] == 0:
-                _turn(axis[b], speed, gain, Vd, Ad)
-            else:
-                _slide(axis[b], speed, gain, Vd, Ad)
             _axes(tree, b, work)
-        _block(Vd, Ad, C)
         for i in range(length[d]):
-            r = moving[d, i]
-            to = slots[r, 10 * b : 10 * b + 10]
+            to = lines[moving[d, i], 10 * b : 10 * b + 10]
             if to.max() < 0:
                 continue
-            _entries(Vd, Ad, C, S[d, i], ten)
+            _entries(V[d], A[d], C, S[d, i], ten)
             for j in range(10):
                 if to[j] >= 0:
-                    _copy(ten[j * BLOCK :], out[r, to[j]][at:], size)
+                    _copy(ten[j * BLOCK :], out[to[j]][at:], block[1])
 
 
 @reassociated
@@ -356,31 +362,92 @@ def _workspace(depths, channels):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def regress(tree, motion, slots, out):  # type: ignore[no-untyped-def]
-    """Write the regressor rows of all samples to `out[channel, column, sample]`."""
-    work, stop = _workspace(tree[2].max() + 1, slots.shape[0]), motion[0].shape[1]
-    wanted = _wanted(tree, slots)
+def regress(tree, motion, lines, out):  # type: ignore[no-untyped-def]
+    """Write the regressor rows of all samples to `out[line, sample]`."""
+    work, stop = _workspace(tree[2].max() + 1, lines.shape[0]), motion[0].shape[1]
+    wanted = _wanted(tree, lines)
     for first in range(0, stop, BLOCK):
-        _rows(tree, motion, (first, min(BLOCK, stop - first)), slots, wanted, out, first, work)
+        _rows(tree, motion, (first, min(BLOCK, stop - first)), lines, wanted, out, first, work)
 
 
 @reassociated
-def efforts(tree, motion, slots, parameters, out):  # type: ignore[no-untyped-def]
-    """Add the inverse dynamics Y π of all samples to `out[channel, sample]` [N·m or N].
+def _press(V, A, C, own, F):  # type: ignore[no-untyped-def]
+    """Wrench that moves a body of ten parameters: A_k π_k."""
+    m, hx, hy, hz, xx = own[0], own[1], own[2], own[3], own[4]
+    xy, yy, xz, yz, zz = own[5], own[6], own[7], own[8], own[9]
+    for k in range(BLOCK):
+        cx, cy, cz = C[k], C[N1 + k], C[N2 + k]
+        F[k] = m * cx + C[N3 + k] * hx + C[N4 + k] * hy + C[N5 + k] * hz
+        F[N1 + k] = m * cy + C[N6 + k] * hx + C[N7 + k] * hy + C[N8 + k] * hz
+        F[N2 + k] = m * cz + C[N9 + k] * hx + C[N9 + N1 + k] * hy + C[N9 + N2 + k] * hz
+        wx, wy, wz = V[N3 + k], V[N4 + k], V[N5 + k]
+        ax, ay, az = A[N3 + k], A[N4 + k], A[N5 + k]
+        ex = xx * wx + xy * wy + xz * wz
+        ey = xy * wx + yy * wy + yz * wz
+        ez = xz * wx + yz * wy + zz * wz
+        F[N3 + k] = hy * cz - hz * cy + xx * ax + xy * ay + xz * az + wy * ez - wz * ey
+        F[N4 + k] = hz * cx - hx * cz + xy * ax + yy * ay + yz * az + wz * ex - wx * ez
+        F[N5 + k] = hx * cy - hy * cx + xz * ax + yz * ay + zz * az + wx * ey - wy * ex
 
-    `slots` are places among the parameters.
+
+@reassociated
+def _return(R, p, f, out):  # type: ignore[no-untyped-def]
+    """Add a wrench, seen from the parent: force R f, moment R n + p × R f."""
+    for k in range(BLOCK):
+        fx, fy, fz = f[k], f[N1 + k], f[N2 + k]
+        nx, ny, nz = f[N3 + k], f[N4 + k], f[N5 + k]
+        x = R[k] * fx + R[N1 + k] * fy + R[N2 + k] * fz
+        y = R[N3 + k] * fx + R[N4 + k] * fy + R[N5 + k] * fz
+        z = R[N6 + k] * fx + R[N7 + k] * fy + R[N8 + k] * fz
+        px, py, pz = p[k], p[N1 + k], p[N2 + k]
+        out[k] += x
+        out[N1 + k] += y
+        out[N2 + k] += z
+        out[N3 + k] += R[k] * nx + R[N1 + k] * ny + R[N2 + k] * nz + py * z - pz * y
+        out[N4 + k] += R[N3 + k] * nx + R[N4 + k] * ny + R[N5 + k] * nz + pz * x - px * z
+        out[N5 + k] += R[N6 + k] * nx + R[N7 + k] * ny + R[N8 + k] * nz + px * y - py * x
+
+
+@reassociated
+def _held(tree, b, block, F, work, out):  # type: ignore[no-untyped-def]
+    """Add what holds a body's wrench: its joint's effort, and the wrench of its parent."""
+    parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
+    R, p, (first, size), d = work[0], work[1], block, depth[b]
+    if kind[b] == 2:
+        for j in range(6):
+            _add(1.0, F[d, j * BLOCK :], out[j, first:], size)
+        return
+    shift = 3 if kind[b] == 0 else 0
+    for j in range(3):
+        along = multiplier[b] * axis[b, j]
+        _add(along, F[d, (shift + j) * BLOCK :], out[channel[b], first:], size)
+    if parent[b] >= 0:
+        _return(R[d], p[d], F[d], F[d - 1])
+
+
+@reassociated
+def efforts(tree, motion, parameters, out):  # type: ignore[no-untyped-def]
+    """Add the inverse dynamics of all samples to `out[channel, sample]` [N·m or N].
+
+    Wrenches return to the parents as the walk leaves a branch [Featherstone2008].
     """
-    (channels, columns), stop = slots.shape, motion[0].shape[1]
-    work, wanted = _workspace(tree[2].max() + 1, channels), _wanted(tree, slots)
-    block = np.zeros((channels, len(parameters), BLOCK))
+    depth, stop = tree[2], motion[0].shape[1]
+    deepest = depth.max() + 1
+    work = _workspace(deepest, 1)
+    F, latest = np.zeros((deepest, 6 * BLOCK)), np.zeros(deepest, dtype=np.int64)
     for first in range(0, stop, BLOCK):
-        size = min(BLOCK, stop - first)
-        _rows(tree, motion, (first, size), slots, wanted, block, 0, work)
-        for c in range(channels):
-            for j in range(columns):
-                k = slots[c, j]
-                if k >= 0:
-                    _add(parameters[k], block[c, k], out[c, first:], size)
+        block = (first, min(BLOCK, stop - first))
+        end = 0  # number of bodies from the root to the latest
+        for b in range(depth.shape[0] + 1):
+            least = depth[b] if b < depth.shape[0] else 0
+            while end > least:
+                end -= 1
+                _held(tree, latest[end], block, F, work, out)
+            if b < depth.shape[0]:
+                _move(tree, motion, b, block, work)
+                own = parameters[10 * b : 10 * b + 10]
+                _press(work[2][least], work[3][least], work[5], own, F[least])
+                latest[least], end = b, least + 1
 
 
 @reassociated
@@ -461,10 +528,10 @@ def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped
 
 
 @reassociated
-def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyped-def]
-    """Momentum and remainder of one block of samples into arrays `[slot, first:]`.
+def _momenta(tree, motion, block, lines, out, work, D):  # type: ignore[no-untyped-def]
+    """Momentum and remainder of one block of samples into arrays `[line, first:]`.
 
-    `slots[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
+    `lines[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
     walk carries D = V × S, which is how that axis moves with the bodies it sits on, each joint's
     part with the velocity of its own body.
     """
@@ -509,7 +576,7 @@ def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyp
                 D[d, mine, :] = 0.0
             _own_motion(tree, motion, b, block, Vd, D[d, mine], speeds[:BLOCK])
         for i in range(length[d]):
-            to = slots[moving[d, i], 10 * b : 10 * b + 10]
+            to = lines[moving[d, i], 10 * b : 10 * b + 10]
             if to.max() < 0:
                 continue
             _against(Vd, S[d, i], ten)
@@ -524,14 +591,14 @@ def _momenta(tree, motion, block, slots, out, work, D):  # type: ignore[no-untyp
 
 
 @reassociated
-def momenta(tree, motion, slots, momentum, remainder):  # type: ignore[no-untyped-def]
-    """Write W₂ and W₁ of all samples to two arrays `[slot, sample]`."""
+def momenta(tree, motion, lines, momentum, remainder):  # type: ignore[no-untyped-def]
+    """Write W₂ and W₁ of all samples to two arrays `[line, sample]`."""
     stop = motion[0].shape[1]
-    work = _workspace(tree[2].max() + 1, slots.shape[0])
+    work = _workspace(tree[2].max() + 1, lines.shape[0])
     D = np.zeros_like(work[4])
     for first in range(0, stop, BLOCK):
         block = (first, min(BLOCK, stop - first))
-        _momenta(tree, motion, block, slots, (momentum, remainder), work, D)
+        _momenta(tree, motion, block, lines, (momentum, remainder), work, D)
 
 
 @reassociated
@@ -547,32 +614,34 @@ def _leave_out(counts, size, rows, width, at):  # type: ignore[no-untyped-def]
 def reduce(tree, motion, layout, columns, measured, deep, triangles):  # type: ignore[no-untyped-def]
     """Reduce all samples by orthogonal transformations to one triangle [R z; 0 ρ] a channel.
 
-    The layout is of a `Plan`: slots and widths, acts, and the channels that are chosen.
-    `weights[k] · values[acts[k, 1], sample]` goes to slot acts[k, 2] of channel acts[k, 0],
-    effort[channel, sample] to the column after the last; `deep` blocks are folded at once.
-    Rows where counts[channel, sample] is zero are left out; all count if it has no samples.
+    The layout is lines of bodies' columns, `acts`, and for each channel that is chosen its number,
+    its first line and its width. `weights[k] · values[acts[k, 0], sample]` goes to line acts[k, 1],
+    effort[channel, sample] to that after a channel's columns, behind which one is left free;
+    `deep` blocks are folded at once. Triangles are one after the other. Rows where counts[channel,
+    sample] is zero are left out; all count if it has no samples.
     """
-    (slots, widths, acts, chosen), (values, weights), (effort, counts) = layout, columns, measured
+    (lines, acts, chosen), (values, weights), (effort, counts) = layout, columns, measured
     stop = motion[0].shape[1]
-    channels = slots.shape[0]
-    work, wanted = _workspace(tree[2].max() + 1, channels), _wanted(tree, slots)
-    widest = widths.max() + 2
-    stacked = np.zeros((channels, widest, deep * BLOCK))
+    work, wanted = _workspace(tree[2].max() + 1, lines.shape[0]), _wanted(tree, lines)
+    stacked = np.zeros((chosen[:, 2].sum() + 2 * chosen.shape[0], deep * BLOCK))
     filled = 0
     for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, (first, size), slots, wanted, stacked, filled, work)
+        _rows(tree, motion, (first, size), lines, wanted, stacked, filled, work)
         for k in range(acts.shape[0]):
-            target = stacked[acts[k, 0], acts[k, 2]][filled:]
-            _scaled(weights[k], values[acts[k, 1]][first:], target, size)
+            target = stacked[acts[k, 1]][filled:]
+            _scaled(weights[k], values[acts[k, 0]][first:], target, size)
         for i in range(chosen.shape[0]):
-            c = chosen[i]
-            _copy(effort[c][first:], stacked[c, widths[c]][filled:], size)
+            c, begin, width = chosen[i, 0], chosen[i, 1], chosen[i, 2]
+            _copy(effort[c][first:], stacked[begin + width][filled:], size)
             if counts.shape[1]:
-                _leave_out(counts[c, first:], size, stacked[c], widths[c] + 1, filled)
+                _leave_out(counts[c, first:], size, stacked[begin:], width + 1, filled)
         filled += size
         if filled + BLOCK > deep * BLOCK or first + size >= stop:
+            done = 0
             for i in range(chosen.shape[0]):
-                c = chosen[i]
-                folding.fold(triangles[c], stacked[c], widths[c] + 1, filled)
+                begin, n = chosen[i, 1], chosen[i, 2] + 1
+                R = triangles[done : done + n * n].reshape(n, n)
+                folding.fold(R, stacked[begin : begin + n + 1], n, filled)
+                done += n * n
             filled = 0

@@ -59,7 +59,7 @@ class BaseParameters:
     # angles are rounded), and smallest of one kept
     gap: tuple[float, float]
 
-    @property
+    @cached_property
     def labels(self) -> Labels:
         """Labels of β, length b: each base parameter is named after its leading parameter."""
         chosen = self.standard.select(self.kept)

@@ -52,20 +52,25 @@ class TreeRows:
     @property
     def columns(self) -> tuple[NDArray[np.intp], ...]:
         """Positions of the columns of each channel, ascending."""
-        own = [self.plan.columns[c] for c in self.plan.measured]
+        own = [self.plan.columns[c] for c in self.plan.chosen[:, 0]]
         return tuple(own if self.places is None else (self.places[k] for k in own))
+
+    @property
+    def _acting(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        """Rows of the other columns' values that act, the lines they act on, and what they add."""
+        _, rows, lines = self.plan.acts.T
+        weights = self.others.weights[self.plan.picked]
+        return rows, lines, weights[:, None] * self.others.values[rows]
 
     def rows(self) -> tuple[ChannelRows, ...]:
         """Return the rows of each channel."""
-        plan, others, chosen = self.plan, self.others, self.plan.measured
-        widths = plan.widths[chosen]
-        count = self.motion.sin.shape[1]
-        out = np.zeros((len(plan.widths), int(widths.max(initial=0)), count))
-        kernels.regressor(self.tree, self.motion, out, slots=plan.slots)
-        for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
-            out[channel, slot] += others.weights[k] * others.values[row]
-        each = zip(self.columns, chosen, widths, strict=True)
-        return tuple(ChannelRows(columns, out[c, :width].T) for columns, c, width in each)
+        plan = self.plan
+        out = np.zeros((int(plan.chosen[:, 2].sum()), self.motion.sin.shape[1]))
+        kernels.rows_into(self.tree, self.motion, plan.lines, out)
+        _, lines, added = self._acting
+        out[lines] = added
+        each = zip(self.columns, plan.chosen.tolist(), strict=True)
+        return tuple(ChannelRows(own, out[at : at + n].T) for own, (_, at, n) in each)
 
     def sides(self, inertial: Sequence[int] = ()) -> ChannelSides:
         """Return momentum and remainder of each channel.
@@ -73,19 +78,13 @@ class TreeRows:
         Args:
             inertial: Rows of the other columns' values that are momentum; see `momentum_state`.
         """
-        plan, others, chosen = self.plan, self.others, self.plan.measured
-        widths = np.zeros(len(plan.widths), dtype=np.int64)
-        widths[chosen] = plan.widths[chosen]
-        first = np.cumsum(widths) - widths
-        slots = np.where(plan.slots >= 0, first[:, None] + plan.slots, -1)
-        momentum, remainder = np.zeros((2, int(widths.sum()), self.motion.sin.shape[1]))
-        kernels.momentum_into(self.tree, self.motion, slots, (momentum, remainder))
-        for (channel, row, slot), k in zip(plan.acts, plan.picked, strict=True):
-            acting = others.weights[k] * others.values[row]
-            if row in inertial:
-                momentum[first[channel] + slot] = acting
-            else:
-                remainder[first[channel] + slot] = -acting
+        plan = self.plan
+        size = int(plan.chosen[:, 2].sum()), self.motion.sin.shape[1]
+        momentum, remainder = np.zeros((2, *size))
+        kernels.momentum_into(self.tree, self.motion, plan.lines, (momentum, remainder))
+        rows, lines, added = self._acting
+        moving = np.isin(rows, inertial)
+        momentum[lines[moving]], remainder[lines[~moving]] = added[moving], -added[~moving]
         return ChannelSides(self.columns, momentum.T, remainder.T)
 
     def reduce(
@@ -97,8 +96,8 @@ class TreeRows:
             measured: Shape (N, channels) [channel's unit].
             counted: Which rows count, same shape; all if not given.
         """
-        plan, chosen = self.plan, self.plan.measured
-        effort = np.zeros((len(plan.widths), len(measured)))
+        plan, chosen = self.plan, self.plan.chosen[:, 0]
+        effort = np.zeros((len(plan.columns), len(measured)))
         effort[chosen] = measured.T
         counts = None
         rows = [len(measured)] * len(chosen)
