@@ -115,7 +115,7 @@ class TermDirections:
         # Judged by their length before: what terms explain wholly leaves rounding.
         pulled = self.seen.T @ right
         both = np.column_stack([self.without(bodies) / lengths, right - self.seen @ pulled])
-        both = np.linalg.qr(both, mode="r")
+        both = np.asarray(np.linalg.qr(both, mode="r"), np.float64)
         shown, rest = Directions(lengths, both[:, :-1], rows), both[:, -1]
         U = shown.left[:, : shown.rank]
         seen = U.T @ rest
