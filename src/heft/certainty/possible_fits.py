@@ -113,9 +113,11 @@ class TermDirections:
         lengths = np.linalg.norm(bodies, axis=0)
         lengths[lengths == 0.0] = 1.0
         # Judged by their length before: what terms explain wholly leaves rounding.
-        shown = Directions(lengths, self.without(bodies) / lengths, rows)
-        U, pulled = shown.left[:, : shown.rank], self.seen.T @ right
-        rest = right - self.seen @ pulled
+        pulled = self.seen.T @ right
+        both = np.column_stack([self.without(bodies) / lengths, right - self.seen @ pulled])
+        both = np.asarray(np.linalg.qr(both, mode="r"), np.float64)
+        shown, rest = Directions(lengths, both[:, :-1], rows), both[:, -1]
+        U = shown.left[:, : shown.rank]
         seen = U.T @ rest
         rest = rest - U @ seen  # whose square is no difference of large numbers
         room = max(energy - float(rest @ rest), 0.0)
