@@ -37,6 +37,7 @@ from heft.applications.doctor.evidence import Evidence
 from heft.applications.doctor.findings import corrected
 from heft.applications.doctor.hypotheses import Hypotheses
 from heft.applications.doctor.reweighted_fit import Prior, fitted
+from heft.applications.doctor.score_test import Residual, candidates
 from heft.applications.doctor.search import Proposals, Search, explain, unit_of
 from heft.applications.doctor.settings import (
     ClockThresholds,
@@ -475,6 +476,43 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     inside = ~must | (found > 0.0)
     assert np.all(np.abs(pull[: unknowns.bodies]) <= 1e-9 * size[: unknowns.bodies])
     assert np.all(np.abs(pull[inside]) <= 1e-9 * size[inside])
+    assert np.all(pull[~inside] >= -1e-9 * size[~inside])  # what is zero would have to push
+    assert not inside.all()
+
+
+def test_a_fit_does_not_depend_on_the_one_it_begins_at() -> None:
+    robot, recording = arm()
+    hypotheses = Hypotheses(Evidence.of(robot, [recording]))
+    plain = Correction.none(robot)
+    best = hypotheses.settle(plain)
+    flipped = hypotheses.fit(SignFlip((1,), "tau").apply(plain), best)
+    back = hypotheses.fit(plain, hypotheses.fit(plain, flipped))
+    assert flipped.objective > best.objective + 100.0
+    assert back.objective == pytest.approx(best.objective, abs=0.5)
+
+
+def test_a_score_is_of_the_torque_that_the_columns_leave() -> None:
+    robot, recording = arm()
+    hypotheses = Hypotheses(Evidence.of(robot, [recording]))
+    fit = hypotheses.settle(Correction.none(robot))
+    settings = DoctorSettings()
+    asked = [*candidates(hypotheses, fit, settings.loads, settings.scores)][::7]
+    residual = Residual(hypotheses, fit, settings.scores.block_s)
+    columns = np.zeros((len(residual.inverse), residual.error.size))
+    for k, (at, y) in enumerate(residual.columns):
+        columns[at, k * y.shape[1] : (k + 1) * y.shape[1]] = y
+    scored = [*residual.scores(asked, 0.0)]
+    assert len({s.candidate.kind for s in scored}) > 1
+    for s in scored:
+        effects = np.zeros((len(s.candidate.effects), *residual.error.shape))
+        effects[:, s.candidate.channels] = (
+            s.candidate.effects * residual.roots[s.candidate.channels]
+        )
+        D = effects.reshape(len(effects), -1)
+        Z = D - (residual.inverse @ (columns @ D.T)).T @ columns
+        S = Z @ residual.error.ravel()
+        share = S @ np.linalg.solve(Z @ Z.T, S) / np.sum(residual.error**2)
+        assert s.share == pytest.approx(share, rel=1e-3, abs=1e-9)
 
 
 @pytest.mark.parametrize("settled", [True, False])

@@ -308,12 +308,10 @@ def _move(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
 @reassociated
 def _wanted(tree, lines):  # type: ignore[no-untyped-def]
     """Return the bodies of which a column goes somewhere, and those that these hang on."""
-    parent = tree[0]
-    wanted = np.zeros(len(parent), dtype=np.bool_)
-    for b in range(len(parent) - 1, -1, -1):
+    wanted = np.zeros(len(tree[0]) + 1, dtype=np.bool_)  # the last is the world's
+    for b in range(len(tree[0]) - 1, -1, -1):
         wanted[b] |= lines[:, 10 * b : 10 * b + 10].max() >= 0
-        if wanted[b] and parent[b] >= 0:
-            wanted[parent[b]] = True
+        wanted[tree[0][b]] |= wanted[b]
     return wanted
 
 

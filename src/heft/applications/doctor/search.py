@@ -16,11 +16,12 @@ from itertools import combinations
 from typing import TypeGuard
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from heft.arrays import Array
 from heft.dynamics import kernels
 from heft.fit import torque_over_file
-from heft.information import PARAMETER_COUNT, Bordered
+from heft.information import PARAMETER_COUNT
 
 from .corrections import (
     IN_TIME,
@@ -153,16 +154,14 @@ class Proposals:
             effect = np.zeros((len(channels), hypotheses.evidence.count))
             effect[k] = fit.values[rows.columns[k]] @ rows.regressors[k]
             effects.append(effect)
-        triangle, right = self._alone(fit, effects)
+        normal, right = self._alone(fit, effects)
         logs, roots = np.log(step.values), np.eye(len(right)) / self.settings.gain_deviation
         centre = logs - np.median(logs) if len(logs) > 1 else logs
-        normal = triangle.T @ triangle + roots.T @ roots
-        by = np.linalg.solve(normal, right + roots.T @ (roots @ centre))
+        by = np.linalg.solve(normal + roots.T @ roots, right + roots.T @ (roots @ centre))
         most = self.settings.most_log_gain
         by -= np.median(by) if len(logs) > 1 else 0.0  # the scale of all is the file's
         moved = logs - np.clip(by, -most, most)
-        told = np.asarray(np.sum(triangle**2, axis=0))
-        return replace(step, values=tuple(float(x) for x in np.exp(moved))), told
+        return replace(step, values=tuple(float(x) for x in np.exp(moved))), np.diag(normal)
 
     def small(
         self, best: Fit, like: PositionOffset | Gravity | None = None
@@ -216,43 +215,44 @@ class Proposals:
         yield Gravity((), (float(x), float(y), float(z)))
 
     def _alone(self, best: Fit, effects: Sequence[Array]) -> tuple[Array, Array]:
-        """Return the triangle R of effects projected off the unknowns' columns, and Rᵀz.
+        """Return ZᵀZ and Zᵀe of k effects Z without what the unknowns' columns explain of them.
 
         Args:
             effects: Each of shape (channels, n) [N·m].
         """
         hypotheses, evidence = self.hypotheses, self.hypotheses.evidence
-        rows = hypotheses.rows(best.correction)
+        rows, start = hypotheses.rows(best.correction), evidence.unknowns.start
         scale = np.array([best.correction.tau_scale[c] for c in evidence.channels])
-        roots = 1.0 / (np.abs(scale) * best.sigma * np.sqrt(hypotheses.memory))
-        start, width = evidence.unknowns.start, len(effects)
-        ridge = np.sqrt(hypotheses.tempered(hypotheses.ridge(best.correction), best.values))
-        residuals, size = hypotheses.residuals(best) * scale, len(start)
-        every, right = np.arange(size, size + width), np.zeros(width)
-        sets = 2 * [(every, np.zeros((1, width + 1)))]  # effects are shared: behind all unknowns
-        for k, (at, y) in enumerate(zip(rows.columns, rows.regressors, strict=True)):
-            d = np.stack([e[k] for e in effects])
-            acts = np.flatnonzero(d.any(axis=1))
-            own = roots[k] * np.concatenate([y, d[acts], np.zeros((1, len(residuals)))]).T
-            sets.append((np.append(at, every[acts]), own))
-            right += roots[k] ** 2 * d @ residuals[:, k]
+        weights = 1.0 / ((scale * best.sigma) ** 2 * hypotheses.memory)
+        ridge = hypotheses.tempered(hypotheses.ridge(best.correction), best.values)
+        products, across = np.diag(ridge), np.zeros((len(ridge), len(effects)))
+        sets = [*zip(rows.columns, rows.regressors, np.stack(effects, 1), weights, strict=True)]
+        for at, y, own, weight in sets:
+            products[np.ix_(at, at)] += weight * (y @ y.T)
+            across[at] += weight * (y @ own.T)
+        taken = cho_solve(cho_factor(products), across)
         # What is left over is orthogonal to the unknowns but for the prior's pull.
-        prior = ridge[:, None] * np.eye(size, size + width + 1)
-        prior[:, -1] = ridge * (start - best.values)
-        total = Bordered.of(np.arange(size + width), sets, prior)
-        triangle = total.R[-width:, -width:]
-        return triangle, right - triangle.T @ total.z[-width:]
+        normal, right = (
+            taken.T @ (ridge[:, None] * taken),
+            taken.T @ (ridge * (start - best.values)),
+        )
+        residuals = hypotheses.residuals(best).T * scale[:, None]
+        for (at, y, own, weight), residual in zip(sets, residuals, strict=True):
+            left = own - taken[at].T @ y
+            normal += weight * (left @ left.T)
+            right += weight * (own @ residual)
+        return normal, right
 
     def _sizes(self, best: Fit, effects: Sequence[Array]) -> Array:
         """Return the least-squares amplitude of each effect by itself, shape (effects,)."""
-        triangle, right = self._alone(best, effects)
-        return np.asarray(right / np.maximum(np.sum(triangle**2, axis=0), 1e-12))
+        normal, right = self._alone(best, effects)
+        return np.asarray(right / np.maximum(np.diag(normal), 1e-12))
 
     def _together(self, best: Fit, effects: Sequence[Array]) -> Array:
         """Return the joint least-squares amplitudes of all effects, shape (effects,)."""
-        triangle, right = self._alone(best, effects)
-        ridge = (1e-9 * np.sum(triangle**2) + 1e-300) * np.eye(len(right))
-        return np.asarray(np.linalg.solve(triangle.T @ triangle + ridge, right))
+        normal, right = self._alone(best, effects)
+        ridge = (1e-9 * np.trace(normal) + 1e-300) * np.eye(len(right))
+        return np.asarray(np.linalg.solve(normal + ridge, right))
 
 
 def torque_over_file_of(hypotheses: Hypotheses, fit: Fit, least: float) -> tuple[Array, float]:
