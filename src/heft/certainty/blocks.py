@@ -369,7 +369,7 @@ class Among:
         self,
         exchanges: int,
         sets: Sequence[ChannelRows],
-        left: Left,
+        rest: Left,
         rows: Array,
         steep: Array,
     ) -> tuple[Array, float]:
@@ -381,16 +381,16 @@ class Among:
 
         Args:
             sets: Rows of the block on some of all unknowns.
-            left: What is left without it, of all unknowns.
+            rest: What is left without it, of all unknowns.
             rows: Root of the information of all, shape (m, m).
             steep: Derivative of half the sum of squares without the block by all, shape (m,).
         """
         place = np.full(len(steep), -1)
         place[self.columns] = np.arange(len(self.columns))
         matrix = self.inverse.gram(list(_among(sets, place))).taken_from(1.0)
-        raised = self.inverse.times(left.vectors.T @ rows[:, self.columns])
+        raised = self.inverse.times(rest.vectors.T @ rows[:, self.columns])
         information = matrix.times(np.eye(len(self.columns)))
-        information += (raised.T * (left.least - left.values)) @ raised
+        information += (raised.T * (rest.least - rest.values)) @ raised
         C = np.asarray(np.linalg.cholesky(information).T, dtype=np.float64)
         right = -_back(C, self.inverse.times(steep[self.columns]))
         height = float(np.linalg.norm(right))
