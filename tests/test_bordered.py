@@ -122,7 +122,7 @@ def test_of_what_is_left_without_a_block_small_eigenvalues_are_raised(worth: flo
     M = np.eye(SIZE) - white.T @ white
     values, vectors = np.linalg.eigh(M)
     raised = (vectors * np.maximum(values, least)) @ vectors.T
-    left = Left.of(inverse.gram(rows for rows, _ in own.sets()), least)
+    left = Left.of(inverse.gram([rows for rows, _ in own.sets()]), least)
     assert (len(left.values) > 0) == (worth > 1.0)
     assert len(left.values) == int(np.sum(values < least))
     np.testing.assert_allclose(left.times(np.eye(SIZE)), raised, atol=1e-12)
@@ -189,13 +189,14 @@ def test_some_of_the_columns_are_the_sum_of_their_rows(kept: float) -> None:
     some = np.flatnonzero(np.random.default_rng(3).random(SIZE) < kept)
     mine, rows = total.only(some).rows(), total.rows()[:, [*some, SIZE]]
     np.testing.assert_allclose(mine.T @ mine, rows.T @ rows, atol=1e-10)
-    whole = total.undivided().rows()
-    np.testing.assert_allclose(whole.T @ whole, total.rows().T @ total.rows(), atol=1e-10)
 
 
-def test_rows_of_two_corners_are_not_separate() -> None:
+def test_rows_of_two_corners_fill_the_matrix() -> None:
     (total,) = information().summed(WEIGHTS).parts
     first, second = (corner.own for corner in total.corners[:2])
-    assert total.separates([ChannelRows(first, np.ones((1, OWN)))])
-    both = np.append(first[:1], second[:1])
-    assert not total.separates([ChannelRows(both, np.ones((1, 2)))])
+    rows = ChannelRows(np.append(first, second), RNG.standard_normal((3, 2 * OWN)))
+    inverse = total.inverse
+    assert inverse is not None
+    white = inverse.times(rows.spread(SIZE))
+    found = inverse.gram([rows]).times(np.eye(SIZE))
+    np.testing.assert_allclose(found, white.T @ white, atol=1e-12)

@@ -15,7 +15,7 @@ and a pseudo-inertia on the boundary of its cone moves in the boundary's tangent
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -47,8 +47,6 @@ from heft.information import (
 )
 
 from .jackknife import FALLING, nonnegative
-
-NOTHING = 1e-12  # share of the information that may be rounding
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,7 @@ class Jackknife:
             own, place = inverse.columns, np.full(total.size, -1)
             place[own] = np.arange(len(own))
             for k, block in enumerate(blocks):
-                remaining = Left.of(inverse.gram(_among(block.sets, place)), self.least_left)
+                remaining = Left.of(inverse.gram(list(_among(block.sets, place))), self.least_left)
                 moved[k, own] = -inverse.back(remaining.solution(inverse.times(block.score[own])))
         return _centred(moved)
 
@@ -164,8 +162,6 @@ class Jackknife:
             tangent = Tangent.of(scaled.part(own), values[own], solver.margin)
             onto = sparse(found.space.matrix[:, own]) @ tangent.back
             each = [(tangent.mapped(k.sets, onto), k.score @ onto) for k in blocks]
-            if not all(tangent.total.separates(sets) for sets, _ in each):
-                tangent = replace(tangent, total=tangent.total.undivided())
             for k, step in enumerate(tangent.without(self.rounds, self.least_left, each)):
                 moved[k, own] = tangent.back @ step
         return _centred(moved)
@@ -226,7 +222,7 @@ class Left:
     def solution(self, right: Array) -> Array:
         """Return x with `M x = y`, y of shape (n, any)."""
         factor = self.matrix.factor
-        if factor is None or self.values.min(initial=1.0) < NOTHING:
+        if factor is None or self.values.min(initial=1.0) < 1e-12:
             whole = self.times(np.eye(len(right)))
             return np.asarray(scipy.linalg.solve(whole, right, assume_a="pos"))
         within = self.vectors.T @ right
@@ -373,7 +369,7 @@ class Among:
         self,
         exchanges: int,
         sets: Sequence[ChannelRows],
-        left: Left,
+        rest: Left,
         rows: Array,
         steep: Array,
     ) -> tuple[Array, float]:
@@ -385,16 +381,16 @@ class Among:
 
         Args:
             sets: Rows of the block on some of all unknowns.
-            left: What is left without it, of all unknowns.
+            rest: What is left without it, of all unknowns.
             rows: Root of the information of all, shape (m, m).
             steep: Derivative of half the sum of squares without the block by all, shape (m,).
         """
         place = np.full(len(steep), -1)
         place[self.columns] = np.arange(len(self.columns))
-        matrix = self.inverse.gram(_among(sets, place)).taken_from(1.0)
-        raised = self.inverse.times(left.vectors.T @ rows[:, self.columns])
+        matrix = self.inverse.gram(list(_among(sets, place))).taken_from(1.0)
+        raised = self.inverse.times(rest.vectors.T @ rows[:, self.columns])
         information = matrix.times(np.eye(len(self.columns)))
-        information += (raised.T * (left.least - left.values)) @ raised
+        information += (raised.T * (rest.least - rest.values)) @ raised
         C = np.asarray(np.linalg.cholesky(information).T, dtype=np.float64)
         right = -_back(C, self.inverse.times(steep[self.columns]))
         height = float(np.linalg.norm(right))

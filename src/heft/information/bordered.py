@@ -15,7 +15,7 @@ different drives are orthogonal columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -249,18 +249,6 @@ class Bordered:
         matrix[-1, -1] = self.rest
         return matrix
 
-    def separates(self, sets: Iterable[ChannelRows]) -> bool:
-        """Return whether none of some sets of rows on the n columns holds those of two corners."""
-        corner_of = np.full(len(self.columns), -1)
-        for k, corner in enumerate(self.corners):
-            corner_of[corner.own] = k
-        held = (corner_of[rows.columns] for rows in sets)
-        return all(len(np.unique(own[own >= 0])) < 2 for own in held)
-
-    def undivided(self) -> Bordered:
-        """Return the same sum with all columns shared."""
-        return _finished(self.columns, (), np.arange(len(self.columns)), self.triangle())
-
     def sets(self) -> Iterator[tuple[ChannelRows, Array]]:
         """Yield the rows of each corner, and those of shared columns alone, with right-hand sides.
 
@@ -493,16 +481,19 @@ class BorderedInverse:
         """G itself, shape (n, n)."""
         return self.times(np.eye(len(self.columns)))
 
-    def gram(self, sets: Iterable[ChannelRows]) -> Arrow:
-        """Return `Gᵀ (Σ YᵀY) G` of sets of rows Y of which each holds columns of one corner.
+    def gram(self, sets: Sequence[ChannelRows]) -> Arrow:
+        """Return `Gᵀ (Σ YᵀY) G` of sets of rows Y.
 
-        It is sparse: beside its corner's own columns a set holds shared ones.
+        It is sparse where each set holds columns of one corner, beside shared ones; else it is as
+        if all columns were shared.
         """
         size, common = len(self.columns), len(self.shared)
         place, corner_of = np.zeros(size, dtype=np.intp), np.full(size, -1)
         place[self.shared] = np.arange(common)
         for c, corner in enumerate(self.corners):
             place[corner.own], corner_of[corner.own] = np.arange(len(corner.own)), c
+        if not all(_one_number(corner_of[rows.columns]) for rows in sets):
+            return BorderedInverse(self.columns, (), np.arange(size), self.matrix).gram(sets)
         own = [np.zeros(corner.R.shape) for corner in self.corners]
         borders = [np.zeros((len(mine), common)) for mine in own]
         stacked = [np.zeros((0, common))]
@@ -617,7 +608,7 @@ def sandwich(
         columns, values = score.columns[seen], score.values[:, seen]
         nonzero = values != 0.0
         (part, parts), (corner_at, sets) = (
-            _held(nonzero, number[columns]) for number in (part_of, corner_of)
+            _numbers(nonzero, number[columns]) for number in (part_of, corner_of)
         )
         alone = parts & sets & (part >= 0)
         key = np.where(corner_at >= 0, corner_at, corners + part)
@@ -639,7 +630,12 @@ def sandwich(
     return covariance + moved.T @ moved
 
 
-def _held(nonzero: NDArray[np.bool_], number: NDArray[np.intp]) -> tuple[Any, Any]:
+def _one_number(number: NDArray[np.intp]) -> bool:
+    """Return whether numbers are one number alone, apart from -1."""
+    return len(np.unique(number[number >= 0])) < 2
+
+
+def _numbers(nonzero: NDArray[np.bool_], number: NDArray[np.intp]) -> tuple[Any, Any]:
     """Return the number that each row's columns have, -1 for none, and whether it is one alone.
 
     Args:
