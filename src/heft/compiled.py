@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
@@ -59,19 +59,25 @@ MOST_KEPT = 6  # files of one set of kernels in a user's cache
 LOG = logging.getLogger("heft")
 
 
-def kernel(*fastmath: str) -> Decorator:
+def kernel(*fastmath: str, inline: Literal["never", "always"] = "never") -> Decorator:
     """Return a decorator that compiles a function without the GIL.
 
     Args:
         fastmath: LLVM's fast-math flags that are allowed. None of heft's kernels allows the
             compiler to assume that NaN or infinity do not occur.
+        inline: "always" where a call's arguments, of which references are counted, cost too much.
     """
     return numba.njit(
-        fastmath=set(fastmath) or False, nogil=True, error_model="numpy", boundscheck=False
+        fastmath=set(fastmath) or False,
+        nogil=True,
+        error_model="numpy",
+        boundscheck=False,
+        inline=inline,
     )
 
 
 reassociated = kernel("reassoc", "contract", "nsz")  # sums in any order: vectorised dot products
+inlined = kernel("reassoc", "contract", "nsz", inline="always")  # the same, within what calls it
 contracted = kernel("contract")  # products and sums may be one operation; their order matters
 exact = kernel()  # every operation rounds as it is written
 

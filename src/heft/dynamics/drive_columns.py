@@ -115,8 +115,9 @@ def columns(
     count = state.velocity.shape[1]
     values, motion = np.zeros((len(chosen), count)), _at_drives(drives, state)
     for run in drives.runs(chosen):
-        felt = channels is None or drives.ratios[channels][:, run.drives].any(axis=0)
-        own = run.part(felt)
+        own = run
+        if channels is not None:
+            own = run.part(np.any(drives.ratios[np.ix_(channels, run.drives)], axis=0))
         if len(own.drives):
             values[own.places[1]] = _made(own, motion, state.stops)
     return DriveColumns(values, *drives.actions(chosen))
@@ -132,7 +133,8 @@ def _made(run: Run, motion: tuple[Array, ...], stops: Array) -> Array:
     own, _, needed = run.places
     slipped = {run.term.width: stops[needed].reshape(-1)} if len(run.stops) else {}
     out = np.empty((len(run.drives), motion[0].shape[1]))
-    here = DriveMotion(*(x[own].reshape(-1) for x in motion), slipped)
+    position, velocity, acceleration, load = (x[own].reshape(-1) for x in motion)
+    here = DriveMotion(position, velocity, acceleration, load, slipped)
     run.term.write(here, out.reshape(-1))
     return out
 
@@ -145,7 +147,8 @@ def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
     """
     ratio = drives[place].ratio
     stops = {width: state.stops[k] for k, width in drives.stops_of[place] if k < len(state.stops)}
-    return DriveMotion(*(moved_by(ratio, x) for x in (*state.motors, state.rigid)), stops)
+    position, velocity, acceleration = (moved_by(ratio, x) for x in state.motors)
+    return DriveMotion(position, velocity, acceleration, moved_by(ratio, state.rigid), stops)
 
 
 def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:

@@ -490,9 +490,9 @@ class Run:
         """Those of drives, columns and stops, as slices, which need no copy, where they are."""
         return tuple(map(_together, (self.drives, self.columns, self.stops)))
 
-    def part(self, chosen: NDArray[np.bool_] | bool) -> Run:
+    def part(self, chosen: NDArray[np.bool_]) -> Run:
         """Return the columns of some of the drives, of those chosen, shape (k,)."""
-        if chosen is True or np.all(chosen):
+        if chosen.all():
             return self
         stops = self.stops[chosen] if len(self.stops) else self.stops
         return Run(self.term, self.drives[chosen], self.columns[chosen], stops)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heft.compiled import contracted, reassociated
+from heft.compiled import contracted, inlined, reassociated
 from heft.information import folding
 
 BLOCK = 64  # samples per vector block: eight AVX-512 registers
@@ -230,7 +230,7 @@ def _scaled(factor, source, target, size):  # type: ignore[no-untyped-def]
         target[k] = factor * source[k]
 
 
-@reassociated
+@inlined
 def _place(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
     _, kind, depth, _, _, constant, sine, cosine, translation, axis = tree
     (first, size), R, p, speeds = block, work[0][depth[b]], work[1][depth[b]], work[8]
@@ -250,7 +250,7 @@ def _float(d, S, moving, length):  # type: ignore[no-untyped-def]
     length[d] = 6
 
 
-@reassociated
+@inlined
 def _axes(tree, b, work):  # type: ignore[no-untyped-def]
     """Carry the axes that move a body into its frame, add its own; return that one's place."""
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
@@ -270,39 +270,39 @@ def _axes(tree, b, work):  # type: ignore[no-untyped-def]
     return mine
 
 
-@reassociated
+@inlined
 def _move(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
     """Velocity and acceleration of a body, that of gravity taken off, from those of its parent."""
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
     _, _, rate, rise, gravity = motion
     R, p, V, A, _, C, still, _, speeds, _, _ = work
     (first, size), d, ch = block, depth[b], channel[b]
-    speed, gain = speeds[:BLOCK], speeds[BLOCK:N2]
+    speed, gain, Vd, Ad = speeds[:BLOCK], speeds[BLOCK:N2], V[d], A[d]
     if kind[b] == 2:
         for j in range(6):
-            _copy(rate[j, first:], V[d, j * BLOCK :], size)
-            _copy(rise[j, first:], A[d, j * BLOCK :], size)
+            _copy(rate[j, first:], Vd[j * BLOCK :], size)
+            _copy(rise[j, first:], Ad[j * BLOCK :], size)
         for j in range(3):
             for k in range(size):
-                A[d, j * BLOCK + k] -= gravity[j, first + k]
+                Ad[j * BLOCK + k] -= gravity[j, first + k]
     else:
         _place(tree, motion, b, block, work)
         if parent[b] < 0:
-            V[d, :] = 0.0
+            Vd[:] = 0.0
             for j in range(3):
                 for k in range(size):
                     still[j * BLOCK + k] = -gravity[j, first + k]
-            _carry(R[d], p[d], still, A[d])
+            _carry(R[d], p[d], still, Ad)
         else:
-            _carry(R[d], p[d], V[d - 1], V[d])
-            _carry(R[d], p[d], A[d - 1], A[d])
+            _carry(R[d], p[d], V[d - 1], Vd)
+            _carry(R[d], p[d], A[d - 1], Ad)
         _scaled(multiplier[b], rate[ch, first:], speed, size)
         _scaled(multiplier[b], rise[ch, first:], gain, size)
         if kind[b] == 0:
-            _turn(axis[b], speed, gain, V[d], A[d])
+            _turn(axis[b], speed, gain, Vd, Ad)
         else:
-            _slide(axis[b], speed, gain, V[d], A[d])
-    _block(V[d], A[d], C)
+            _slide(axis[b], speed, gain, Vd, Ad)
+    _block(Vd, Ad, C)
 
 
 @reassociated
@@ -323,10 +323,12 @@ def _rows(tree, motion, block, lines, wanted, out, at, work):  # type: ignore[no
     """
     _, kind, depth, _, _, _, _, _, _, _ = tree
     _, _, V, A, S, C, _, ten, _, moving, length = work
+    size = block[1]
     for b in range(depth.shape[0]):
         if not wanted[b]:
             continue
         d = depth[b]
+        Vd, Ad = V[d], A[d]
         _move(tree, motion, b, block, work)
         if kind[b] == 2:
             _float(d, S, moving, length)
@@ -336,10 +338,10 @@ def _rows(tree, motion, block, lines, wanted, out, at, work):  # type: ignore[no
             to = lines[moving[d, i], 10 * b : 10 * b + 10]
             if to.max() < 0:
                 continue
-            _entries(V[d], A[d], C, S[d, i], ten)
+            _entries(Vd, Ad, C, S[d, i], ten)
             for j in range(10):
                 if to[j] >= 0:
-                    _copy(ten[j * BLOCK :], out[to[j]][at:], block[1])
+                    _copy(ten[j * BLOCK :], out[to[j]][at:], size)
 
 
 @reassociated
@@ -406,7 +408,7 @@ def _return(R, p, f, out):  # type: ignore[no-untyped-def]
         out[N5 + k] += R[N6 + k] * nx + R[N7 + k] * ny + R[N8 + k] * nz + px * y - py * x
 
 
-@reassociated
+@inlined
 def _held(tree, b, block, F, work, out):  # type: ignore[no-untyped-def]
     """Add what holds a body's wrench: its joint's effort, and the wrench of its parent."""
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
@@ -509,7 +511,7 @@ def _weighs(g, m, o):  # type: ignore[no-untyped-def]
         o[N3 + k] += gx * ty - gy * tx
 
 
-@reassociated
+@inlined
 def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped-def]
     """Add how a joint's axis moves with its body to D, then the joint's own motion to V."""
     _, kind, _, channel, multiplier, _, _, _, _, axis = tree
