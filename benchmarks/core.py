@@ -164,7 +164,7 @@ def rows_and_reduction() -> Iterator[Row]:
         "that loop and numpy.linalg.lstsq",
     )
     yield from _figaroh(path, q, v, a, tau, single)
-    yield from _limit(plan.widths + 1, single)
+    yield from _limit(plan.chosen[:, 2] + 1, single)
 
 
 def _figaroh(
