@@ -474,8 +474,8 @@ class BandwidthSearch:
         triangle = centre.combined(weights)
         inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
         parts = [(part.rows, part.of(inverse)) for part in components(inverse)]
-        ends = (_moved(looks[end], centre, weights, values, parts) for end in (high, low))
-        change = np.subtract(*ends) * self.std_octaves / (high - low)
+        change = _moved((looks[high], looks[low]), centre, weights, values, parts)
+        change *= self.std_octaves / (high - low)
         scale = rows / max(centre.rows, 1)
         errors = []
         for t in centre.triangles:
@@ -486,35 +486,42 @@ class BandwidthSearch:
 
 
 def _moved(
-    look: Information,
+    ends: tuple[Information, Information],
     centre: Information,
     weights: Mapping[str, float],
     values: Array,
     parts: Sequence[tuple[NDArray[np.intp], Array]],
 ) -> Array:
-    """Return by how much β moves with one channel's rows at another cutoff, (channels, b).
+    """Return by how much more β moves with one channel's rows at one end than at the other.
 
     Solved for anew, since a dictionary's coefficients are large where they all but cancel, and
     what a change of the rows does to their sum is a small difference.
 
     Args:
+        ends: At two other cutoffs.
         values: β at the chosen cutoff, shape (b,).
         parts: Connected columns, and G with `G Gᵀ` the inverse of their weighted information at the
             chosen cutoff, of each component.
+
+    Returns:
+        Shape (channels, b).
     """
-    size = len(centre.labels)
-    pull = look.moments(values) - centre.moments(values)
+    size, here = len(centre.labels), centre.moments(values)
+    pulls = [end.moments(values) - here for end in ends]
     steps = np.zeros((len(weights), size))
     for columns, own in parts:
         place = np.full(size, -1)
         place[columns] = np.arange(len(columns))
         for c, weight in enumerate(weights.values()):
-            pair = [(t.R, place[t.columns]) for t in (centre.triangles[c], look.triangles[c])]
-            if not any((at >= 0).any() for _, at in pair):
+            seen = [(t.R, place[t.columns]) for t in (look.triangles[c] for look in (centre, *ends))]
+            if not any((at >= 0).any() for _, at in seen):
                 continue
-            before, after = (weight * R[:, at >= 0] @ own[at[at >= 0]] for R, at in pair)
-            step = _exchanged(before, after, weight**2 * pull[c, columns] @ own)
-            steps[c, columns] = own @ step
+            before, *after = (weight * R[:, at >= 0] @ own[at[at >= 0]] for R, at in seen)
+            moves = (
+                _exchanged(before, rows, weight**2 * pull[c, columns] @ own)
+                for rows, pull in zip(after, pulls, strict=True)
+            )
+            steps[c, columns] = own @ np.subtract(*moves)
     return steps
 
 

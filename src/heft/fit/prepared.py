@@ -272,11 +272,14 @@ def sharpened_and_delayed(
     # Rows of the weak form and filtered rows are others at each cutoff, so that their residuals do
     # not compare.
     measured = problem.with_settings(plant=problem.plant.sensed_alone())
-    plain, factor = measured.blurred(1.0), 1.0
+    lag = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
+    if not searched and asked.delay is not None:
+        return problem.sharpened(1.0) or problem, lag
+    # What both searches look at first is the same, and summed up once.
+    plain, factor = measured.blurred(1.0).shortened(delay.rows), 1.0
     if searched:
         progress("choosing the cutoff frequency")
         factor = bandwidth.fit(plain)
-    lag = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if asked.delay is None:
         progress("estimating the delay of the torque")
         lag = delay.fit(about_first_fit(plain, settings))

@@ -72,11 +72,10 @@ def joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: flo
 
 def triangle_of_all(rows: Array) -> Array:
     """Return the QR triangle of rows, without a search for components; see `triangle_of`."""
-    m, n = rows.shape
-    if m < n:
-        rows = np.vstack([rows, np.zeros((n - m, n))])
     factor = np.linalg.qr(rows, mode="r")
-    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)
+    triangle = np.zeros((rows.shape[1],) * 2)  # of fewer rows than columns, the last are zero
+    triangle[: len(factor)] = np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor
+    return triangle
 
 
 def among(rows: Array, columns: NDArray[np.intp], size: int) -> Array:
@@ -113,9 +112,11 @@ def sum_of_triangles(first: Array, second: Array) -> Array:
     """
     if not first.size:
         return second
+    held = np.flatnonzero(second.any(axis=1))
+    count = int(held[-1]) + 1 if len(held) else 1  # few rows leave the last of a triangle zero
     # 32 columns are reflected together.
     factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
-        len(first), min(len(first), 32), first, second
+        count, min(len(first), 32), first, second[:count]
     )
     assert not failed
     return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)

@@ -80,10 +80,11 @@ class TreeRows:
         """
         plan = self.plan
         size = int(plan.chosen[:, 2].sum()), self.motion.sin.shape[1]
-        momentum, remainder = np.zeros((2, *size))
+        momentum, remainder = np.empty((2, *size))  # every line is of a body, or of what acts
         kernels.momentum_into(self.tree, self.motion, plan.lines, (momentum, remainder))
         rows, lines, added = self._acting
         moving = np.isin(rows, inertial)
+        momentum[lines[~moving]] = remainder[lines[moving]] = 0.0
         momentum[lines[moving]], remainder[lines[~moving]] = added[moving], -added[~moving]
         return ChannelSides(self.columns, momentum.T, remainder.T)
 

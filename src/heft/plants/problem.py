@@ -255,6 +255,8 @@ class Problem(Generic[P]):
             method="butterworth",
             period=None,
         )
+        if (smoothing, self.weak, self.band_hz) == (self.resolved, None, None):
+            return self
         return self.with_settings(smoothing=smoothing, weak=None, band_hz=None)
 
     def in_memory(self) -> Self:
@@ -330,6 +332,8 @@ class Problem(Generic[P]):
         Motion and friction hardly change within a twelfth of a period of the cutoff, nor do
         residuals in the band; see `thinned`. A window of the weak form weighs eighty at least.
         """
+        if self.keep_samples and self.is_short(rows):
+            return self
         decimation = self._quick_decimation
         if self.weak is not None:
             step = max(t.step for t in self.timelines)
@@ -435,6 +439,10 @@ class Problem(Generic[P]):
         Raises:
             TooLittleData: If no rows are left.
         """
+        return self._information
+
+    @cached_property
+    def _information(self) -> Information:
         total = Information.neutral(self.labels, self.channels)
         for part in self._reduced(self.walk.shared_rows):
             total = total + part
@@ -636,13 +644,18 @@ def point_moments(problem: Problem[Any], values: Array, errors: Array) -> tuple[
     plant, kept = problem.plant, problem.base.kept
     assert isinstance(plant, PointSensitive)
     standard = problem.base.spread(values)
-    moments, rows = [ChannelRows.nothing(errors.shape[1])] * len(problem.channels), 0
+    products: list[Any] = [np.zeros((0, 0))] * len(problem.channels)
+    moved = seen = (ChannelRows.nothing(0),) * len(products)
+    rows = 0
     for s in problem.samples():
         for chosen in problem.few(s):
             part = s.part(chosen)
-            moved = plant.sensitivity(part, standard)
-            for c, seen in enumerate(problem.walk.channel_rows(part, kept)):
-                own = errors[moved[c].columns].T @ (moved[c].values.T @ seen.values)
-                moments[c] = ChannelRows.total([moments[c], ChannelRows(seen.columns, own)])
+            # On the same columns for all samples.
+            moved, seen = plant.sensitivity(part, standard), problem.walk.channel_rows(part, kept)
+            each = zip(products, moved, seen, strict=True)
+            products = [m.values.T @ y.values + (p if rows else 0.0) for p, m, y in each]
             rows += len(chosen)
-    return tuple(ChannelRows(t.columns, t.values / max(rows, 1)) for t in moments)
+    return tuple(
+        ChannelRows(y.columns, errors[m.columns].T @ p / max(rows, 1))
+        for p, m, y in zip(products, moved, seen, strict=True)
+    )
