@@ -513,7 +513,9 @@ def _moved(
         place = np.full(size, -1)
         place[columns] = np.arange(len(columns))
         for c, weight in enumerate(weights.values()):
-            seen = [(t.R, place[t.columns]) for t in (look.triangles[c] for look in (centre, *ends))]
+            seen = [
+                (t.R, place[t.columns]) for t in (look.triangles[c] for look in (centre, *ends))
+            ]
             if not any((at >= 0).any() for _, at in seen):
                 continue
             before, *after = (weight * R[:, at >= 0] @ own[at[at >= 0]] for R, at in seen)

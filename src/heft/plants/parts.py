@@ -80,7 +80,8 @@ class TreeRows:
         """
         plan = self.plan
         size = int(plan.chosen[:, 2].sum()), self.motion.sin.shape[1]
-        momentum, remainder = np.empty((2, *size))  # every line is of a body, or of what acts
+        # Every line is of a body, or of what acts.
+        momentum, remainder = np.empty(size), np.empty(size)
         kernels.momentum_into(self.tree, self.motion, plan.lines, (momentum, remainder))
         rows, lines, added = self._acting
         moving = np.isin(rows, inertial)

@@ -342,6 +342,7 @@ class Walk(Sampler):
             momentum, remainder = sides.momentum[:, None], sides.remainder[:, None]
             both = weak_form.Samples(piece.time, momentum, remainder, measured)
             state, integrals = weak_form.advance(windows, state, both)
+            del momentum, remainder, both  # before the next are made
             if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
                 shared = weak_form.shared_noise(windows, step)
                 integrals, white = weak_form.whitened(shared, integrals, white)
@@ -350,6 +351,7 @@ class Walk(Sampler):
                 effort, middle = integrals.effort, past.at(time)
                 yield begins, Equations(rows, len(columns), effort, time, recording, middle)
                 begins = False
+            del sides
 
     def _sides(
         self, piece: Samples[Any], columns: Sequence[int]

@@ -274,7 +274,8 @@ def advance(windows: Windows, buffer: Buffer | None, piece: Samples) -> tuple[Bu
     samples = piece if buffer is None or start >= begin else buffer.samples.then(piece)
     before = np.searchsorted(samples.time, start, side="right") - 1
     kept = samples.part(slice(max(int(before), 0), None))
-    return Buffer(kept, behind), Integrals.joined(done)
+    apart = Samples(*(x.copy(order="K") for x in vars(kept).values()))  # frees the piece's rest
+    return Buffer(apart, behind), Integrals.joined(done)
 
 
 @dataclass(frozen=True)
