@@ -14,7 +14,6 @@ from heft.arrays import Array
 from heft.compiled import Kernels, contracted, reassociated
 
 LANES = 512  # rows folded at once, at most; distances of reflectors that the compiler can know
-FEW = 64  # rows of a triangle of which some columns are eliminated at once
 
 
 @reassociated
@@ -274,9 +273,9 @@ def eliminate(rows: Array, p: int) -> tuple[Array, Array]:
     Returns:
         Shapes (p, n), with a diagonal ≥ 0, and (m, n - p).
     """
-    top, left = np.zeros((p + 3, rows.shape[1])), np.array(rows, float, order="C")
-    _stack(top, left, p, FEW)
-    return top[:p], left[:, p:]
+    top, others = np.zeros((p + 3, rows.shape[1])), np.array(rows, float, order="C")
+    _stack(top, others, p, 64)  # so many rows at once fill few zeros
+    return top[:p], others[:, p:]
 
 
 @contracted

@@ -329,17 +329,19 @@ class Information:
         rest: list[float] = []  # right-hand sides of rows without a column
         for name, t in zip(self.channels, self.triangles, strict=True):
             weight = 1.0 if weights is None else weights[name]
-            bare, held = np.ones(len(t.factor), dtype=bool), t.R != 0.0
-            if len(t.columns) > 1 and np.count_nonzero(held) == np.diag(held).sum():
+            bare, nonzero = np.ones(len(t.factor), dtype=bool), t.R != 0.0
+            if len(t.columns) > 1 and np.count_nonzero(nonzero) == np.diag(nonzero).sum():
                 ridges.append((t.columns, weight * t.factor[:-1]))
                 rest.append(weight * float(t.factor[-1, -1]))
                 continue
             for part in components(t.R):
-                seen = part.columns[held[part.rows].any(axis=0)[part.columns]]
+                seen = part.columns[nonzero[part.rows].any(axis=0)[part.columns]]
                 if not len(seen):  # columns of zeros connect nothing
                     continue
-                whole = len(part.rows) == len(seen) == len(t.columns)
-                own = t.factor[:-1] if whole else t.factor[np.ix_(part.rows, np.append(seen, -1))]
+                if len(part.rows) == len(seen) == len(t.columns):
+                    own = t.factor[:-1]  # by far faster
+                else:
+                    own = t.factor[np.ix_(part.rows, np.append(seen, -1))]
                 sets.append((t.columns[seen], weight * own))
                 bare[part.rows] = False
             rest.extend((weight * t.factor[bare, -1]).tolist())
