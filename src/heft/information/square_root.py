@@ -339,10 +339,10 @@ class Information:
                 if not len(seen):  # columns of zeros connect nothing
                     continue
                 if len(part.rows) == len(seen) == len(t.columns):
-                    own = t.factor[:-1]  # by far faster
+                    rows = t.factor[:-1]  # by far faster
                 else:
-                    own = t.factor[np.ix_(part.rows, np.append(seen, -1))]
-                sets.append((t.columns[seen], weight * own))
+                    rows = t.factor[np.ix_(part.rows, np.append(seen, -1))]
+                sets.append((t.columns[seen], weight * rows))
                 bare[part.rows] = False
             rest.extend((weight * t.factor[bare, -1]).tolist())
         parts = []
