@@ -642,6 +642,6 @@ def reduce(tree, motion, layout, columns, measured, deep, triangles):  # type: i
             for i in range(chosen.shape[0]):
                 begin, n = chosen[i, 1], chosen[i, 2] + 1
                 R = triangles[done : done + n * n].reshape(n, n)
-                folding.fold(R, stacked[begin : begin + n + 1], n, filled)
+                folding.fold(R, stacked[begin : begin + n + 1], n, filled, n)
                 done += n * n
             filled = 0

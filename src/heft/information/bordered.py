@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from heft.arrays import Array
 
 from .channel_rows import ChannelRows
 from .connectivity import FEWEST, bits, components, first_connected
+from .folding import eliminate, stack
 
 
 def triangle_of(rows: Array) -> Array:
@@ -72,10 +73,12 @@ def joined(size: int, parts: Sequence[tuple[NDArray[np.intp], Array]], rest: flo
 
 def triangle_of_all(rows: Array) -> Array:
     """Return the QR triangle of rows, without a search for components; see `triangle_of`."""
-    factor = np.linalg.qr(rows, mode="r")
-    triangle = np.zeros((rows.shape[1],) * 2)  # of fewer rows than columns, the last are zero
-    triangle[: len(factor)] = np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor
-    return triangle
+    m, n = rows.shape
+    if m >= n - 1:
+        return stack(np.zeros((n, n)), rows)
+    # Rows that are fewer stay fewer: reflected into a triangle they leave rounding in all of it.
+    factor = np.vstack([np.linalg.qr(rows, mode="r"), np.zeros((n - m, n))])
+    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)
 
 
 def among(rows: Array, columns: NDArray[np.intp], size: int) -> Array:
@@ -103,23 +106,6 @@ def placed(triangle: Array, columns: NDArray[np.intp], size: int) -> Array:
     places = np.append(columns, size - 1)
     wide[np.ix_(places, places)] = triangle
     return wide
-
-
-def sum_of_triangles(first: Array, second: Array) -> Array:
-    """Return the QR triangle of two stacked triangles, with a third of a full QR's work.
-
-    Both are upper triangular already, so that reflectors are short.
-    """
-    if not first.size:
-        return second
-    held = np.flatnonzero(second.any(axis=1))
-    count = int(held[-1]) + 1 if len(held) else 1  # few rows leave the last of a triangle zero
-    # 32 columns are reflected together.
-    factor, _, _, failed = scipy.linalg.lapack.dtpqrt(
-        count, min(len(first), 32), first, second[:count]
-    )
-    assert not failed
-    return np.asarray(np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None] * factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,13 +165,10 @@ class Bordered:
             )
             beside = ridge[nonzero[:, own].any(axis=1)]
             stacked = np.vstack([rows[:, order], beside[:, np.append(seen, size)[order]]])
-            factor, p = triangle_of_all(stacked), len(own)
+            top, rest = eliminate(stacked, p := len(own))
             if p:
-                corner = Corner(
-                    own, place[common], factor[:p, :p], factor[:p, p:-1], factor[:p, -1]
-                )
-                corners.append(corner)
-            others.append((place[common], factor[p:, p:]))
+                corners.append(Corner(own, place[common], top[:, :p], top[:, p:-1], top[:, -1]))
+            others.append((place[common], rest))
         return _finished(columns, tuple(corners), shared, _nested(others, common_ridge))
 
     @staticmethod
@@ -405,13 +388,13 @@ def _divided(triangle: Array, right: Array, transposed: int) -> Array:
 
 
 def _nested(parts: Sequence[tuple[NDArray[np.intp], Array]], rows: Array) -> Array:
-    """Return the QR triangle of stacked triangles and further rows.
+    """Return the QR triangle of stacked sets of rows and further rows.
 
     A joint holds what the joints behind it hold, and more: triangles of few columns are added where
     they are still small.
 
     Args:
-        parts: Columns of each, ascending, and its triangle, right-hand side last.
+        parts: Columns of each set, ascending, and its rows, right-hand side last.
         rows: Right-hand side last, shape (any, n + 1).
 
     Returns:
@@ -419,15 +402,13 @@ def _nested(parts: Sequence[tuple[NDArray[np.intp], Array]], rows: Array) -> Arr
     """
     size = rows.shape[1]
     fronts: list[tuple[int, NDArray[np.intp], Array]] = []
-    for columns, triangle in sorted(parts, key=lambda part: len(part[0])):
-        mask, beside = bits(columns, size), []
-        for front in fronts:
-            if front[0] & ~mask:
-                beside.append(front)
-            else:
-                within = np.searchsorted(columns, front[1])
-                triangle = sum_of_triangles(triangle, placed(front[2], within, len(columns) + 1))
-        fronts = [*beside, (mask, columns, triangle)]
+    for columns, own in sorted(parts, key=lambda part: len(part[0])):
+        mask, within = bits(columns, size), [own]
+        beside = [front for front in fronts if front[0] & ~mask]
+        for _, some, triangle in (front for front in fronts if not front[0] & ~mask):
+            within.append(placed(triangle, np.searchsorted(columns, some), len(columns) + 1))
+        total = within.pop() if len(within) > 1 else np.zeros((len(columns) + 1,) * 2)
+        fronts = [*beside, (mask, columns, reduce(stack, within, total))]
     wide = (among(triangle, columns, size) for _, columns, triangle in fronts)
     return triangle_of_all(np.vstack([rows, *wide]))
 

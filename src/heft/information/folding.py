@@ -1,8 +1,9 @@
 """Updates of a square-root information triangle by new rows: blocks of rows, or single samples.
 
-`fold` takes many rows at once; `absorb` takes a few and also returns their normalised squared
-innovation. Both use Householder reflections, so that `RᵀR = Σ rowsᵀ rows` holds to rounding at
-any condition number. Both are compiled, since they stand in the innermost loops.
+`fold` takes many rows at once, `stack` and `eliminate` those that Python holds; `absorb` takes a
+few and also returns their normalised squared innovation. All use Householder reflections, so that
+`RᵀR = Σ rowsᵀ rows` holds to rounding at any condition number. They are compiled, since they stand
+in the innermost loops.
 """
 
 from __future__ import annotations
@@ -146,29 +147,41 @@ def _reflect_three(R, j0, c, T, V, rows):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
+def fold(R, rows, n, m, p):  # type: ignore[no-untyped-def]
     """Update a triangle by a block of rows: R becomes the triangle of R stacked on the rows.
+
+    Of p < n columns only these are eliminated, and of the rows their columns behind are what is
+    left; R then has p rows, and as many of zeros as make a multiple of four.
 
     For use inside other compiled kernels. Householder reflections in panels of four, in compact
     form `I − V T Vᵀ` [Schreiber1989]. The reflectors' upper part is a unit vector, since R is a
     triangle already. Each column of rows behind the panel is read twice and written once for four
-    reflections.
+    reflections. What a column's last rows that are zero so far would cost is left out.
 
     Both arrays may be larger than the part that is used: a view of a part has no constant
     strides, which would prevent vector instructions.
 
     Args:
-        R: Upper triangle, shape (n, n) or larger, overwritten.
+        R: Upper triangle, shape (p, n) or larger, overwritten.
         rows: Shape (n + 1, m) or larger, m ≤ 512, destroyed. Column j of the rows is `rows[j]`;
             `rows[n]` is workspace.
         n: Number of columns used.
         m: Number of rows used.
+        p: Number of columns eliminated.
     """
+    last, m = m, 0
     T, w = np.zeros((4, 4)), np.zeros(4)
     V = np.zeros(4 * LANES)
-    spare = np.zeros((n, 2))
-    for j0 in range(0, n, 4):
-        panel = min(4, n - j0)
+    spare = np.zeros((n + 3, 2))
+    for j0 in range(0, p, 4):
+        panel = min(4, p - j0)
+        for j in range(j0, j0 + panel):  # rows further down are zero in all columns up to here
+            k = last
+            while k > m and rows[j, k - 1] == 0.0:
+                k -= 1
+            m = k
+        if not m:
+            continue
         T[:] = 0.0
         for j in range(panel):
             col = rows[j0 + j][:m]
@@ -197,12 +210,10 @@ def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
                     total += T[i, k] * w[k]
                 T[i, j] = -tau * total
             T[j, j] = tau
-        if panel < 4:
-            break  # the last panel has nothing behind it
-        for j in range(4):
+        for j in range(panel):
             for k in range(m):
                 V[j * LANES + k] = rows[j0 + j, k]
-        c = j0 + 4
+        c = j0 + panel
         while c + 2 < n:  # three at a time, which read the reflectors once
             _reflect_three(R, j0, c, T, V, (rows[c][:m], rows[c + 1][:m], rows[c + 2][:m]))
             c += 3
@@ -211,12 +222,60 @@ def fold(R, rows, n, m):  # type: ignore[no-untyped-def]
             c += 2
         if c < n:  # an odd one out: reflected beside the room to work in
             rows[n, :] = 0.0
-            for i in range(n):
+            for i in range(j0, min(j0 + 4, n)):
                 spare[i, 0] = R[i, c]
                 spare[i, 1] = 0.0
             _reflect(spare, j0, 0, T, V, rows[c][:m], rows[n][:m])
-            for i in range(n):
+            for i in range(j0, min(j0 + 4, n)):
                 R[i, c] = spare[i, 0]
+
+
+@reassociated
+def _stack(R, rows, p, most):  # type: ignore[no-untyped-def]
+    """Fold rows (m, n), at most so many at once, the last ones first: see `stack`, `eliminate`."""
+    n = rows.shape[1]
+    # An odd number of lines of cache each, or columns would displace one another.
+    columns = np.empty((n + 1, ((min(most, rows.shape[0]) + 7) // 8 | 1) * 8))
+    for stop in range(rows.shape[0], 0, -most):
+        first = max(stop - most, 0)
+        for k in range(first, stop):
+            for j in range(n):
+                columns[j, k - first] = rows[k, j]
+        fold(R, columns, n, stop - first, p)
+        for k in range(first, stop):
+            for j in range(p, n):
+                rows[k, j] = columns[j, k - first]
+    for i in range(p):
+        if R[i, i] < 0.0:
+            for j in range(i, n):
+                R[i, j] = -R[i, j]
+
+
+def stack(R: Array, rows: Array) -> Array:
+    """Return the triangle of R stacked on rows, with a diagonal ≥ 0.
+
+    Args:
+        R: Upper triangle, shape (n, n).
+        rows: Shape (m, n), any m ≥ 0.
+    """
+    stacked = np.array(R, float, order="C")
+    _stack(stacked, np.array(rows, float, order="C"), len(R), LANES)
+    return stacked
+
+
+def eliminate(rows: Array, p: int) -> tuple[Array, Array]:
+    """Return the triangular rows of the first p columns, and what rows are left of the others.
+
+    Args:
+        rows: Shape (m, n). Where the other columns are an upper triangle, few of its zeros are
+            filled.
+
+    Returns:
+        Shapes (p, n), with a diagonal ≥ 0, and (m, n - p).
+    """
+    top, others = np.zeros((p + 3, rows.shape[1])), np.array(rows, float, order="C")
+    _stack(top, others, p, 64)  # so many rows at once fill few zeros
+    return top[:p], others[:, p:]
 
 
 @contracted
@@ -275,9 +334,10 @@ def absorb(R: Array, rows: Array) -> tuple[Array, float]:
 
 
 def warm_up() -> None:
-    """Compile `absorb`, the one function of this module that Python calls."""
+    """Compile what Python calls of this module."""
+    _stack(np.zeros((2, 2)), np.zeros((1, 2)), 2, LANES)
     for kind in (np.float64, np.float32):
         _absorb(np.zeros((2, 2), kind), np.zeros((1, 2), kind))
 
 
-KERNELS = Kernels((_absorb,), warm_up)
+KERNELS = Kernels((_absorb, _stack), warm_up)

@@ -14,7 +14,7 @@ at condition 1e7 it would lose all but three digits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +24,10 @@ from heft.arrays import Array, read_only
 from heft.errors import InvalidRecording, InvalidSetting, UnlikeLabels
 from heft.files import UNREADABLE, read_arrays, require_regular, write_arrays
 
-from .bordered import Bordered, among, joined, placed, sum_of_triangles, triangle_of
+from .bordered import Bordered, among, joined, placed, triangle_of
 from .channel_rows import ChannelRows
 from .connectivity import components, connected
+from .folding import stack
 from .parameters import Labels
 
 FORMAT = "heft-information-1"
@@ -252,10 +253,13 @@ class Information:
             )
         triangles = []
         for a, b in zip(self.triangles, other.triangles, strict=True):
+            if not len(a.columns) and not a.factor.any():  # nothing yet
+                triangles.append(replace(b, rows=a.rows + b.rows))
+                continue
             columns = a.columns
             if not np.array_equal(columns, b.columns):
                 columns = np.union1d(a.columns, b.columns).astype(np.intp)
-            factor = sum_of_triangles(a.among(columns), b.among(columns))
+            factor = stack(a.among(columns), b.among(columns))
             triangles.append(Triangle(columns, factor, a.rows + b.rows))
         return Information(self.labels, self.channels, tuple(triangles))
 
@@ -324,20 +328,23 @@ class Information:
         ridges: list[tuple[NDArray[np.intp], Array]] = []  # the same of rows that connect nothing
         rest: list[float] = []  # right-hand sides of rows without a column
         for name, t in zip(self.channels, self.triangles, strict=True):
-            factor = t.factor if weights is None else weights[name] * t.factor
-            bare = np.ones(len(factor), dtype=bool)
-            if len(t.columns) > 1 and not np.triu(t.R, 1).any():
-                ridges.append((t.columns, factor[:-1]))
-                rest.append(float(factor[-1, -1]))
+            weight = 1.0 if weights is None else weights[name]
+            bare, nonzero = np.ones(len(t.factor), dtype=bool), t.R != 0.0
+            if len(t.columns) > 1 and np.count_nonzero(nonzero) == np.diag(nonzero).sum():
+                ridges.append((t.columns, weight * t.factor[:-1]))
+                rest.append(weight * float(t.factor[-1, -1]))
                 continue
             for part in components(t.R):
-                seen = part.columns[t.R[np.ix_(part.rows, part.columns)].any(axis=0)]
+                seen = part.columns[nonzero[part.rows].any(axis=0)[part.columns]]
                 if not len(seen):  # columns of zeros connect nothing
                     continue
-                own = factor[np.ix_(part.rows, np.append(seen, -1))]
-                sets.append((t.columns[seen], own))
+                if len(part.rows) == len(seen) == len(t.columns):
+                    rows = t.factor[:-1]  # by far faster
+                else:
+                    rows = t.factor[np.ix_(part.rows, np.append(seen, -1))]
+                sets.append((t.columns[seen], weight * rows))
                 bare[part.rows] = False
-            rest.extend(factor[bare, -1].tolist())
+            rest.extend((weight * t.factor[bare, -1]).tolist())
         parts = []
         firm = [t[np.any(rows[:, :-1] != 0.0, axis=0)] for t, rows in ridges]
         single = [np.array([k]) for columns in firm for k in columns]
