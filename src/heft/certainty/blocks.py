@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.estimators import (
+    FALLING,
     ConsistentFit,
     Estimate,
     PhysicallyConsistent,
     Scaled,
     inverse_of,
+    nonnegative,
     sparse,
     unstack,
 )
@@ -45,8 +47,6 @@ from heft.information import (
     components,
     inverses,
 )
-
-from .jackknife import FALLING, nonnegative
 
 
 @dataclass(frozen=True)

@@ -37,5 +37,6 @@ if TYPE_CHECKING:
     from .dual_quaternions import TwistInformation
     from .problem import MovableProblem
     from .scaled_rows import Scaled, inverse_of, limbs, sparse
+    from .signed import FALLING, nonnegative
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

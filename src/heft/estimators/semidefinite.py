@@ -29,9 +29,11 @@ from heft.errors import SolverFailure
 from heft.information import Bordered, ParameterSpace
 
 from .feasible_set import BASIS, IDENTITY, LinearConstraints, scaled_metric, stack, unstack
+from .signed import nonnegative
 
 LEAST_BARRIER = 1e-8  # of the log-determinant, in squared standard deviations of the misfit
 FALL = 10.0  # of its weight from stage to stage
+MOST_TURNS = 50  # of bodies and terms, and of halvings of one; two or three are usual
 
 
 def conic_settings() -> Any:
@@ -49,37 +51,104 @@ def nearest_body(
 ) -> tuple[Array, int, NDArray[np.bool_]] | None:
     """Return the point of the cone nearest to `free` in the norm of R, or None.
 
-    Minimises ½ ‖y‖² over `y = R (u − free)`: in these coordinates the norm is the plain one, RᵀR is
-    never formed, and what is badly scaled is in the constraints alone, which the solver is told to
-    leave as they are.
+    Beside given bodies each drive's terms are least squares by themselves, and with those left out
+    that are zero the bodies are a program of few unknowns. Both are solved in turns: Newton's steps
+    for the bodies, which the terms that are zero end as soon as they stay the same.
 
     Args:
-        triangle: R.
+        triangle: R, bodies shared, of each drive's terms those with a sign last.
         free: Unconstrained optimum, bodies in the model file's measure first, shape (n,).
-        constraints: Linear ones, on u.
+        constraints: Linear ones, on u: of the bodies, or that a term is not negative.
         margin: Least eigenvalue of a body.
 
     Returns:
         u, shape (n,), the iterations, and for each constraint whether it binds, shape (k,); None
         if the solver fails.
     """
-    bodies = len(triangle.R)
-    assert triangle.inverse is not None
-    back = triangle.inverse.matrix
-    rows = np.vstack([constraints.rows @ back, back[:bodies]])
-    offsets = np.append(
-        constraints.rows @ free - constraints.least,
-        free[:bodies] - margin * np.tile(IDENTITY, bodies // 10),
-    )
-    length = float(np.linalg.norm(triangle.rows()[:-1, :-1] @ free))
-    for scale in (1.0, max(length, 1e-300)):
-        nearest = _nearest(scale * rows, offsets, constraints.equal)
-        if nearest is not None:
-            moved, slack, multiplier, iterations = nearest
-            # A constraint binds where its multiplier, of the norm, outweighs its distance from it.
-            binds = scale * multiplier > float(np.linalg.norm(moved)) * slack
-            return free + scale * (back @ moved), iterations, binds | constraints.equal
-    return None
+    bodies, rows = len(triangle.R), constraints.rows
+    of_terms = rows[:, bodies:].any(axis=1)
+    signed = np.asarray(rows[of_terms].any(axis=0))
+    held = constraints.part(slice(0, bodies))
+    outside = np.zeros(bodies // 10, dtype=bool)
+    unknown, least = _beside(triangle, 0.0 * free, free[:bodies], signed)[0], np.inf
+    steps, binds = 0, constraints.equal.copy()
+    for _ in range(MOST_TURNS):
+        zero = signed & (unknown == 0.0)
+        found = _bodies(triangle.only(np.flatnonzero(~zero)), held, margin, outside)
+        if found is None:
+            return None
+        best, more, binds[~of_terms] = found
+        steps += 1 + more
+        for shorter in range(MOST_TURNS):
+            moved = unknown[:bodies] + 0.5**shorter * (best - unknown[:bodies])
+            trial, height = _beside(triangle, unknown, moved, signed)
+            if height <= least:
+                break
+        unknown, least = trial, height
+        if np.array_equal(zero, signed & (unknown == 0.0)):
+            break
+    binds[of_terms] = unknown[rows[of_terms].argmax(axis=1)] == 0.0
+    return unknown, steps, binds
+
+
+def _beside(
+    triangle: Bordered, near: Array, bodies: Array, signed: NDArray[np.bool_]
+) -> tuple[Array, float]:
+    """Return u with the best terms beside given bodies, and its sum of squares.
+
+    Args:
+        near: A point u, nearness of whose terms saves time.
+        signed: Which of u must not be negative, shape (n,).
+    """
+    unknown = np.append(bodies, near[len(bodies) :])
+    height = float(np.sum((triangle.R @ bodies - triangle.z) ** 2))
+    for drive in triangle.corners:
+        free = int(np.sum(~signed[drive.own]))
+        right = drive.z - drive.border @ bodies[drive.shared]
+        factor = drive.R[free:, free:]
+        terms = nonnegative(factor, right[free:], near[drive.own[free:]], 0)
+        height += float(np.sum((factor @ terms - right[free:]) ** 2))
+        ahead = right[:free] - drive.R[:free, free:] @ terms
+        others = scipy.linalg.solve_triangular(drive.R[:free, :free], ahead)
+        unknown[drive.own] = np.append(others, terms)
+    return unknown, height
+
+
+def _bodies(
+    triangle: Bordered, held: LinearConstraints, margin: float, outside: NDArray[np.bool_]
+) -> tuple[Array, int, NDArray[np.bool_]] | None:
+    """Return the bodies nearest to the optimum, shape (k,), iterations, which constraints bind.
+
+    Minimises ½ ‖y‖² over `y = R (u − free)`: in these coordinates the norm is the plain one, RᵀR is
+    never formed, and what is badly scaled is in the constraints alone, which the solver is told to
+    leave as they are. Of y only what constraints see is sought.
+
+    Args:
+        held: Linear constraints on bodies.
+        outside: Which bodies the program keeps inside the cone; joined by those that leave it.
+    """
+    point = free = scipy.linalg.solve_triangular(triangle.R, triangle.z)
+    back, steps, binds = np.linalg.inv(triangle.R), 0, held.equal
+    while True:
+        lowest = np.linalg.eigvalsh(unstack(point.reshape(-1, 10)))[:, 0]
+        leaving = ~outside & (lowest < margin)
+        if not leaving.any() and (steps or (not outside.any() and held.hold(free))):
+            return point, steps, binds
+        outside |= leaving
+        own = np.repeat(outside, 10)
+        across, factor = np.linalg.qr(np.vstack([held.rows @ back, back[own]]).T)
+        offsets = free[own] - margin * np.tile(IDENTITY, int(outside.sum()))
+        offsets = np.append(held.rows @ free - held.least, offsets)
+        for scale in (1.0, max(float(np.linalg.norm(triangle.z)), 1e-300)):
+            nearest = _nearest(scale * factor.T, offsets, held.equal)
+            if nearest is not None:
+                break
+        else:
+            return None
+        moved, slack, multiplier, more = nearest
+        # A constraint binds where its multiplier, of the norm, outweighs its distance from it.
+        binds = held.equal | (scale * multiplier > float(np.linalg.norm(moved)) * slack)
+        point, steps = free + scale * (back @ (across @ moved)), steps + more
 
 
 def _nearest(
