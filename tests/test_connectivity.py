@@ -228,8 +228,10 @@ def test_consistent_parameters_of_limbs_are_those_of_the_whole(whole: pytest.Mon
     np.testing.assert_allclose(found.seen, wanted.seen, atol=1e-8)
     other = strict_bounds(triangle, problem.space)
     np.testing.assert_array_equal(np.isfinite(bounds.mass), np.isfinite(other.mass))
-    finite = np.isfinite(other.mass)
-    np.testing.assert_allclose(bounds.mass[finite], other.mass[finite], rtol=1e-4, atol=1e-4)
+    mine, theirs = (b.mass[np.isfinite(other.mass)] for b in (bounds, other))
+    # An end that the solver leaves almost solved is set further out, by 5 %, of either.
+    np.testing.assert_allclose(mine, theirs, rtol=0.06, atol=1e-4)
+    assert np.mean(np.isclose(mine, theirs, rtol=1e-4, atol=1e-4)) > 0.8
 
 
 def test_bounds_of_all_limbs_together_are_still_those_of_one_set() -> None:

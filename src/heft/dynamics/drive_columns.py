@@ -17,10 +17,8 @@ from .drives import (
     Coulomb,
     DriveMotion,
     Drives,
-    Run,
     Sigmoid,
     Term,
-    moved_by,
 )
 from .kernels import DriveColumns
 from .presliding import stops
@@ -88,7 +86,7 @@ def presliding(
         return Presliding(time, np.empty((0, len(time))), empty)
     of, row = np.unique([d for d, _ in operators], return_inverse=True)
     row = row.astype(np.int64)
-    moved = np.stack([moved_by(drives[d].ratio, position) for d in of.tolist()])
+    moved = np.stack([_projected(drives[d].ratio, position) for d in of.tolist()])
     widths = np.array([width for _, width in operators])
     if before is None or not len(before.time):
         last, state = moved[row, 0], np.zeros(len(operators))
@@ -112,31 +110,17 @@ def columns(
         channels: Those that are asked for, all if not given; values of columns that act on none
             of them are zero.
     """
-    count = state.velocity.shape[1]
-    values, motion = np.zeros((len(chosen), count)), _at_drives(drives, state)
-    for run in drives.runs(chosen):
-        own = run
-        if channels is not None:
-            own = run.part(np.any(drives.ratios[np.ix_(channels, run.drives)], axis=0))
-        if len(own.drives):
-            values[own.places[1]] = _made(own, motion, state.stops)
+    values = np.zeros((len(chosen), state.velocity.shape[1]))
+    felt = slice(None) if channels is None else channels
+    motions = {
+        d: motion_of(drives, d, state)
+        for d in {d for d, _ in chosen}
+        if drives[d].ratio[felt].any()
+    }
+    for column, (d, term) in enumerate(chosen):
+        if d in motions:
+            term.write(motions[d], values[column])
     return DriveColumns(values, *drives.actions(chosen))
-
-
-def _at_drives(drives: Drives, state: DriveState) -> tuple[Array, ...]:
-    """Return position, velocity, acceleration and load of the drives, shape (drives, N) each."""
-    return tuple(drives.moved(x) for x in (*state.motors, state.rigid))
-
-
-def _made(run: Run, motion: tuple[Array, ...], stops: Array) -> Array:
-    """Return the columns of a run, shape (k, N): samples of its drives are as good as any."""
-    own, _, needed = run.places
-    slipped = {run.term.width: stops[needed].reshape(-1)} if len(run.stops) else {}
-    out = np.empty((len(run.drives), motion[0].shape[1]))
-    position, velocity, acceleration, load = (x[own].reshape(-1) for x in motion)
-    here = DriveMotion(position, velocity, acceleration, load, slipped)
-    run.term.write(here, out.reshape(-1))
-    return out
 
 
 def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
@@ -147,8 +131,21 @@ def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
     """
     ratio = drives[place].ratio
     stops = {width: state.stops[k] for k, width in drives.stops_of[place] if k < len(state.stops)}
-    position, velocity, acceleration = (moved_by(ratio, x) for x in state.motors)
-    return DriveMotion(position, velocity, acceleration, moved_by(ratio, state.rigid), stops)
+    position, velocity, acceleration = state.motors
+    return DriveMotion(
+        _projected(ratio, position),
+        _projected(ratio, velocity),
+        _projected(ratio, acceleration),
+        _projected(ratio, state.rigid),
+        stops,
+    )
+
+
+def _projected(ratio: Array, values: Array) -> Array:
+    moved = np.flatnonzero(ratio)
+    if len(moved) == 1 and ratio[moved[0]] == 1.0:
+        return np.asarray(values[moved[0]])
+    return np.asarray(ratio[moved] @ values[moved])
 
 
 def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:
@@ -158,8 +155,8 @@ def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Ar
         values: Coefficients by name, such as `elbow.viscous`, in the units of `Drives.labels`;
             missing ones count as zero.
     """
-    factors = np.array([values.get(name, 0.0) for name in drives.names])
-    return _total(drives, drives.columns, factors, state)
+    coefficients = {c: values.get(drives.name(c), 0.0) for c in drives.columns}
+    return _total(drives, coefficients, state)
 
 
 def simple_effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:
@@ -174,27 +171,25 @@ def simple_effort(drives: Drives, values: Mapping[str, float], state: DriveState
             missing ones count as zero.
     """
     rotors = [c for c in drives.columns if c[1].inertial]
-    columns: list[Column] = []
-    factors = []
+    coefficients: dict[Column, float] = {}
     for d, term in (*rotors, *drives.simple_columns):
         fading = Sigmoid(STANDSTILL_SPEED * (LINEAR_SCALE if drives[d].linear else 1.0))
-        columns.append((d, fading if isinstance(term, Coulomb) else term))
-        factors.append(values.get(drives.name((d, term)), 0.0))
-    return _total(drives, columns, np.array(factors), state)
+        shown = fading if isinstance(term, Coulomb) else term
+        coefficients[d, shown] = values.get(drives.name((d, term)), 0.0)
+    return _total(drives, coefficients, state)
 
 
-def _total(drives: Drives, columns: Sequence[Column], factors: Array, state: DriveState) -> Array:
+def _total(drives: Drives, values: Mapping[Column, float], state: DriveState) -> Array:
     """Return the effort of columns by their coefficients, shape (channels, N) [N·m or N]."""
-    total, motion = np.zeros_like(state.velocity), _at_drives(drives, state)
-    own_effort = np.zeros((len(drives), total.shape[1]))
-    for run in drives.runs(columns):
-        own = run.part(factors[run.columns] != 0.0)
-        if len(own.drives):
-            made = _made(own, motion, state.stops)
-            own_effort[own.places[0]] += factors[own.columns, None] * made
-    for drive, made in zip(drives, own_effort, strict=True):
-        for channel in np.flatnonzero(drive.ratio).tolist():
-            total[channel] += drive.ratio[channel] * made
+    chosen = [(c, value) for c, value in values.items() if value != 0.0]
+    total = np.zeros_like(state.velocity)
+    motions = {d: motion_of(drives, d, state) for d in {d for (d, _), _ in chosen}}
+    column = np.empty(total.shape[1])
+    for (d, term), value in chosen:
+        term.write(motions[d], column)
+        ratio = drives[d].ratio
+        for channel in np.flatnonzero(ratio).tolist():
+            total[channel] += ratio[channel] * value * column
     return total
 
 

@@ -30,7 +30,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from typing import ClassVar, Protocol, overload
 
 import numpy as np
@@ -477,33 +476,6 @@ Column = tuple[int, Term]  # position of the drive, and which of its terms
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """Columns of one term that follow one another, of k drives."""
-
-    term: Term
-    drives: NDArray[np.intp]  # positions of the drives, ascending, shape (k,)
-    columns: NDArray[np.intp]  # positions of the columns, shape (k,)
-    stops: NDArray[np.intp]  # stop operators of the drives, shape (k,); none if it needs none
-
-    @cached_property
-    def places(self) -> tuple[slice | NDArray[np.intp], ...]:
-        """Those of drives, columns and stops, as slices, which need no copy, where they are."""
-        return tuple(map(_together, (self.drives, self.columns, self.stops)))
-
-    def part(self, chosen: NDArray[np.bool_]) -> Run:
-        """Return the columns of some of the drives, of those chosen, shape (k,)."""
-        if chosen.all():
-            return self
-        stops = self.stops[chosen] if len(self.stops) else self.stops
-        return Run(self.term, self.drives[chosen], self.columns[chosen], stops)
-
-
-def _together(places: NDArray[np.intp]) -> slice | NDArray[np.intp]:
-    ends = (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
-    return slice(*ends) if ends[1] - ends[0] == len(places) else places
-
-
-@dataclass(frozen=True, eq=False)
 class Drives(Sequence[Drive]):
     """The drives of a robot, joints first, and the columns of their terms."""
 
@@ -554,39 +526,6 @@ class Drives(Sequence[Drive]):
         return tuple(map(tuple, operators))
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of all columns."""
-        return tuple(map(self.name, self.columns))
-
-    @cached_property
-    def _runs(self) -> tuple[Run, ...]:
-        return self._runs_of(self.columns)
-
-    def runs(self, columns: Sequence[Column]) -> tuple[Run, ...]:
-        """Return columns by term, so that a term is made of many drives at once."""
-        return self._runs if columns is self.columns else self._runs_of(columns)
-
-    def _runs_of(self, columns: Sequence[Column]) -> tuple[Run, ...]:
-        place, first, runs = {stop: k for k, stop in enumerate(self.stops)}, 0, []
-        for term, run in groupby(columns, key=lambda column: column[1]):
-            of = [d for d, _ in run]
-            needed = [place[d, term.width] for d in of if term.remembers]
-            places = first + np.arange(len(of))
-            runs.append(Run(term, *(np.array(a, dtype=np.intp) for a in (of, places, needed))))
-            first += len(of)
-        return tuple(runs)
-
-    @cached_property
-    def _direct(self) -> bool:
-        return np.array_equal(self.ratios, np.eye(len(self)))
-
-    def moved(self, values: Array) -> Array:
-        """Return what channels' values are at the drives, shape (drives, N), of (channels, N)."""
-        if self._direct:
-            return np.ascontiguousarray(values)
-        return np.stack([moved_by(drive.ratio, values) for drive in self])
-
-    @cached_property
     def _actions(self) -> tuple[NDArray[np.int64], Array]:
         return self._actions_of(self.columns)
 
@@ -619,14 +558,6 @@ class Drives(Sequence[Drive]):
     def names_where(self, chosen: Callable[[Term], bool]) -> frozenset[str]:
         """Return the names of all columns whose term satisfies a predicate."""
         return frozenset(self.name(c) for c in self.columns if chosen(c[1]))
-
-
-def moved_by(ratio: Array, values: Array) -> Array:
-    """Return what channels' values are at a drive, shape (N,), by its ratios, shape (channels,)."""
-    moved = np.flatnonzero(ratio)
-    if len(moved) == 1 and ratio[moved[0]] == 1.0:
-        return np.asarray(values[moved[0]])
-    return np.asarray(ratio[moved] @ values[moved])
 
 
 def _by_kind(columns: Iterable[Column]) -> tuple[Column, ...]:

@@ -381,18 +381,21 @@ class Bordered:
     @cached_property
     def inverse(self) -> BorderedInverse | None:
         """The inverse of the rows; None if a column is zero or depends on others."""
-        common, singular, every = self.R, 0, np.arange(len(self.R))
-        if len(self.R):
-            common, singular = scipy.linalg.lapack.dtrtri(self.R)
+        (common, singular), every = _inverted(self.R), np.arange(len(self.R))
         corners = []
         for corner in self.corners:
-            own, failed = scipy.linalg.lapack.dtrtri(corner.R)
+            own, failed = _inverted(corner.R)
             singular = singular or failed
             beside = -(own @ corner.border) @ common[corner.shared]
             corners.append(Corner(corner.own, every, own, beside, corner.z[:0]))
         if singular:
             return None
         return BorderedInverse(self.columns, tuple(corners), self.shared, common)
+
+
+def _inverted(triangle: Array) -> tuple[Array, int]:
+    """Return R⁻¹, and other than 0 if it has none; LAPACK refuses a triangle of no columns."""
+    return scipy.linalg.lapack.dtrtri(triangle) if len(triangle) else (triangle, 0)
 
 
 def _divided(triangle: Array, right: Array, transposed: int) -> Array:

@@ -338,7 +338,7 @@ class RobotPlant(Plant[RobotMotion]):
         """Return what is made of each channel that is asked for: of joints, then of parts."""
         measured = self.robot.measured
         asked = range(len(self.channels)) if channels is None else channels
-        joints = [c for c in asked if c < len(measured)]
+        joints = sorted(c for c in asked if c < len(measured))
         made = dict(zip(joints, of_joints(measured[joints]), strict=True))
         for part, own in self.spans:
             places = range(own.start, own.stop)
