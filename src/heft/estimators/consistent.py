@@ -255,7 +255,8 @@ class PhysicallyConsistent:
             unknown, iterations = polished.unknown, iterations + polished.steps
             binds = unknown[positive] <= 0.0
         unknown[positive[binds[: len(positive)]]] = 0.0
-        unknown[scaled.silent] = 0.0  # their columns are zero
+        unknown[scaled.silent] = 0.0  # their columns are zero, and nothing pushes them there
+        binds[: len(positive)] &= ~np.isin(positive, scaled.silent)
         return self._inside(scaled.back @ unknown, space), binds, unknown, iterations
 
     def _widened(

@@ -87,9 +87,7 @@ def nearest_body(
         unknown, least = trial, height
         if np.array_equal(zero, signed & (unknown == 0.0)):
             break
-    matrix = triangle.rows()[:-1]
-    slopes = matrix[:, :-1].T @ (matrix[:, :-1] @ unknown - matrix[:, -1])
-    binds[of_terms] = ((unknown == 0.0) & (slopes > 0.0))[rows[of_terms].argmax(axis=1)]
+    binds[of_terms] = unknown[rows[of_terms].argmax(axis=1)] == 0.0
     return unknown, steps, binds
 
 
