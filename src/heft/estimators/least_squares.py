@@ -156,7 +156,10 @@ class LeastSquares:
         if mixes_channels(problem):
             problem = VarianceComponents().settled(problem)
             known, names = problem.known_noise, ()
-        estimate = self.solve(problem.information(), names, known)
+        information = problem.information()
+        sigma = self.spread(information, names, known)
+        white = np.ones(len(sigma))
+        estimate = self.conclude(information, sigma, white, 1, covariance=not self.coloured)
         return self.colour(problem, estimate) if self.coloured else estimate
 
     def colour(
@@ -169,7 +172,7 @@ class LeastSquares:
         """Return the estimate with the covariance of coloured noise, in one pass over the rows.
 
         Args:
-            estimate: As `solve` returns it.
+            estimate: As `solve` returns it, with or without a covariance.
             common_errors: Systematic errors that all channels share, of all channels of the
                 estimate; see `Noise`.
             earlier: Noise of information in the estimate that is not of these rows. Its channels
@@ -262,6 +265,7 @@ class LeastSquares:
         coloured: tuple[ChannelRows, ...] | None = None,
         common_errors: tuple[ChannelRows, ...] | None = None,
         rank: DataRank | None = None,
+        covariance: bool = True,
     ) -> Estimate:
         """Return base parameters β from information and a given noise model.
 
@@ -272,6 +276,7 @@ class LeastSquares:
                 [rows].
             coloured: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); see
                 `noise.coloured_factors`.
+            covariance: Whether to state that of β.
         """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
         noise = Noise(sigma, times, rows, coloured, common_errors)
@@ -293,11 +298,13 @@ class LeastSquares:
             )
         else:
             values = np.where(summed.lengths > 0.0, summed.solution(), np.nan)
-            total = sandwich(known, noise.scores(information, 1.0 / scale), summed.size)
+            total = np.zeros((summed.size, summed.size))
+            if covariance:
+                total = sandwich(known, noise.scores(information, 1.0 / scale), summed.size)
         blind = np.isnan(values)
         total[blind, :] = total[:, blind] = 0.0
         total[blind, blind] = np.inf
-        parameters = Parameters(information.labels, values, total)
+        parameters = Parameters(information.labels, values, total if covariance else None)
         settings: dict[str, object] = {"weighting": self.weighting}
         if self.visible:
             settings["visible"] = self.visible
