@@ -171,7 +171,7 @@ def test_a_wheel_brings_its_kernels_and_is_for_the_python_and_systems_of_its_num
 ) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     kernels = [n for n in names if n.startswith("heft/kernels/")]
-    assert len(kernels) == 12
+    assert len(kernels) == 13
     version = "cp{}{}".format(*sys.version_info)
     assert re.fullmatch(rf"[\w.]+-[\d.]+-{version}-{version}-manylinux[\w.]+\.whl", wheel.name)
     assert not [n for n in names if n.startswith(("tests", "benchmarks"))]
