@@ -158,9 +158,9 @@ class LeastSquares:
             known, names = problem.known_noise, ()
         information = problem.information()
         sigma = self.spread(information, names, known)
-        white = np.ones(len(sigma))
-        estimate = self.conclude(information, sigma, white, 1, covariance=not self.coloured)
-        return self.colour(problem, estimate) if self.coloured else estimate
+        if not self.coloured:
+            return self.conclude(information, sigma, np.ones(len(sigma)), 1)
+        return self.colour(problem, self.conclude(information, sigma, None, 1))
 
     def colour(
         self,
@@ -260,12 +260,11 @@ class LeastSquares:
         self,
         information: Information,
         sigma: Array,
-        times: Array,
+        times: Array | None,
         passes: int,
         coloured: tuple[ChannelRows, ...] | None = None,
         common_errors: tuple[ChannelRows, ...] | None = None,
         rank: DataRank | None = None,
-        covariance: bool = True,
     ) -> Estimate:
         """Return base parameters β from information and a given noise model.
 
@@ -273,13 +272,13 @@ class LeastSquares:
             information: About β, unweighted.
             sigma: Standard deviation of each channel's residual, shape (channels,) [N·m or N].
             times: Integrated autocorrelation time of each channel's residual, shape (channels,)
-                [rows].
+                [rows]; None for white noise, and no covariance of β.
             coloured: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); see
                 `noise.coloured_factors`.
-            covariance: Whether to state that of β.
         """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
-        noise = Noise(sigma, times, rows, coloured, common_errors)
+        memory = np.ones(len(sigma)) if times is None else times
+        noise = Noise(sigma, memory, rows, coloured, common_errors)
         ordinary = self.weighting == "none"
         scale = np.ones_like(sigma) if ordinary else sigma
         weights = dict(zip(information.channels, (1.0 / scale).tolist(), strict=True))
@@ -299,12 +298,12 @@ class LeastSquares:
         else:
             values = np.where(summed.lengths > 0.0, summed.solution(), np.nan)
             total = np.zeros((summed.size, summed.size))
-            if covariance:
+            if times is not None:
                 total = sandwich(known, noise.scores(information, 1.0 / scale), summed.size)
         blind = np.isnan(values)
         total[blind, :] = total[:, blind] = 0.0
         total[blind, blind] = np.inf
-        parameters = Parameters(information.labels, values, total if covariance else None)
+        parameters = Parameters(information.labels, values, None if times is None else total)
         settings: dict[str, object] = {"weighting": self.weighting}
         if self.visible:
             settings["visible"] = self.visible

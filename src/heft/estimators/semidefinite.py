@@ -29,11 +29,10 @@ from heft.errors import SolverFailure
 from heft.information import Bordered, ParameterSpace
 
 from .feasible_set import BASIS, IDENTITY, LinearConstraints, scaled_metric, stack, unstack
-from .signed import nonnegative
 
 LEAST_BARRIER = 1e-8  # of the log-determinant, in squared standard deviations of the misfit
 FALL = 10.0  # of its weight from stage to stage
-MOST_TURNS = 50  # of bodies and terms, and of halvings of one; two or three are usual
+FALLING = 1e-12  # slope that may be rounding, as a share of the column's and the right's length
 
 
 def conic_settings() -> Any:
@@ -72,14 +71,14 @@ def nearest_body(
     outside = np.zeros(bodies // 10, dtype=bool)
     unknown, least = _beside(triangle, 0.0 * free, free[:bodies], signed)[0], np.inf
     steps, binds = 0, constraints.equal.copy()
-    for _ in range(MOST_TURNS):
+    for _ in range(50):  # two or three are usual
         zero = signed & (unknown == 0.0)
         found = _bodies(triangle.only(np.flatnonzero(~zero)), held, margin, outside)
         if found is None:
             return None
         best, more, binds[~of_terms] = found
         steps += 1 + more
-        for shorter in range(MOST_TURNS):
+        for shorter in range(50):
             moved = unknown[:bodies] + 0.5**shorter * (best - unknown[:bodies])
             trial, height = _beside(triangle, unknown, moved, signed)
             if height <= least:
@@ -127,62 +126,100 @@ def _bodies(
         held: Linear constraints on bodies.
         outside: Which bodies the program keeps inside the cone; joined by those that leave it.
     """
+    import clarabel
+
     point = free = scipy.linalg.solve_triangular(triangle.R, triangle.z)
-    back, steps, binds = np.linalg.inv(triangle.R), 0, held.equal
+    back, steps, binds = np.linalg.inv(triangle.R), 0, held.equal.copy()
+    linear, count = np.argsort(~held.equal, kind="stable"), len(held.equal)
+    equations = int(held.equal.sum())
+    settings = conic_settings()
+    settings.equilibrate_enable = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10  # relative to offsets
     while True:
         lowest = np.linalg.eigvalsh(unstack(point.reshape(-1, 10)))[:, 0]
         leaving = ~outside & (lowest < margin)
         if not leaving.any() and (steps or (not outside.any() and held.hold(free))):
             return point, steps, binds
         outside |= leaving
-        own = np.repeat(outside, 10)
-        across, factor = np.linalg.qr(np.vstack([held.rows @ back, back[own]]).T)
-        offsets = free[own] - margin * np.tile(IDENTITY, int(outside.sum()))
-        offsets = np.append(held.rows @ free - held.least, offsets)
+        own, many = np.repeat(outside, 10), int(outside.sum())
+        across, factor = np.linalg.qr(np.vstack([held.rows[linear] @ back, back[own]]).T)
+        slack = (held.rows @ free - held.least)[linear]
+        cones = [clarabel.ZeroConeT(equations), clarabel.NonnegativeConeT(count - equations)]
         for scale in (1.0, max(float(np.linalg.norm(triangle.z)), 1e-300)):
-            nearest = _nearest(scale * factor.T, offsets, held.equal)
-            if nearest is not None:
+            solution = clarabel.DefaultSolver(
+                scipy.sparse.identity(len(factor), format="csc"),
+                np.zeros(len(factor)),
+                scipy.sparse.csc_matrix(-scale * factor.T),
+                np.append(slack, free[own] - margin * np.tile(IDENTITY, many)),
+                [*cones, *[clarabel.PSDTriangleConeT(4)] * many],
+                settings,
+            ).solve()
+            if str(solution.status) in ("Solved", "AlmostSolved"):
                 break
         else:
             return None
-        moved, slack, multiplier, more = nearest
+        moved, multiplier = np.asarray(solution.x), scale * np.array(solution.z[:count])
         # A constraint binds where its multiplier, of the norm, outweighs its distance from it.
-        binds = held.equal | (scale * multiplier > float(np.linalg.norm(moved)) * slack)
-        point, steps = free + scale * (back @ (across @ moved)), steps + more
+        outweighs = multiplier > float(np.linalg.norm(moved)) * np.array(solution.s[:count])
+        binds[linear] = held.equal[linear] | outweighs
+        point, steps = free + scale * (back @ (across @ moved)), steps + int(solution.iterations)
 
 
-def _nearest(
-    rows: Array, offsets: Array, equal: NDArray[np.bool_]
-) -> tuple[Array, Array, Array, int] | None:
-    """Return the shortest y with `rows y + offsets` in the cone, slacks, multipliers, iterations.
+def nonnegative(factor: Array, right: Array, start: Array, exchanges: int = 12) -> Array:
+    """Return x ≥ 0 with the least `‖F x − r‖`, shape (n,).
+
+    Of each number and its slope, the derivative of half the sum of squares, one is zero and neither
+    is negative. All that are wrong are exchanged at once, which ends after a few solutions or,
+    where columns are nearly dependent, never. Then numbers become positive one at a time, and those
+    that would fall below zero stop there, which ends [Lawson1974].
 
     Args:
-        rows: Of linear constraints, shape (k, n), and then ten of each body.
-        equal: Which of the linear constraints are equations, shape (k,); the others are ≥ 0.
+        factor: F, whose columns that are not zero are independent, shape (m, n).
+        right: r, shape (m,).
+        start: A point x ≥ 0, shape (n,); nearness saves time.
+        exchanges: Most exchanges of all wrong signs at once, before they change one at a time.
     """
-    import clarabel
+    lengths = np.linalg.norm(factor, axis=0) * np.linalg.norm(right)
+    lengths = np.maximum(lengths, np.finfo(float).tiny)
+    positive = start > 0.0
+    for _ in range(exchanges):
+        x = _with_zeros(factor, right, positive)
+        falling = ~positive & (_slopes(factor, right, x) < -FALLING * lengths)
+        wrong = (x < 0.0) | falling
+        if not wrong.any():
+            return x
+        positive = positive ^ wrong
+    x, positive, new = start, start > 0.0, -1
+    stuck = np.zeros(len(start), dtype=bool)  # zero by rounding, though its slope is negative
+    while True:
+        while ((aim := _with_zeros(factor, right, positive)) < 0.0).any():
+            ends = np.full(len(x), np.inf)
+            np.divide(x, x - aim, out=ends, where=aim < 0.0)
+            x, positive = x + ends.min() * (aim - x), positive & (ends > ends.min())
+            x[~positive] = 0.0
+        x = aim
+        if new >= 0:
+            stuck &= not positive[new]
+            stuck[new] = not positive[new]
+        slopes = np.where(positive | stuck, 0.0, _slopes(factor, right, x) / lengths)
+        if not (slopes < -FALLING).any():
+            return x
+        new = int(np.argmin(slopes))
+        positive[new] = True
 
-    size, count, equations = rows.shape[1], len(equal), int(equal.sum())
-    linear = np.argsort(~equal, kind="stable")
-    order = np.append(linear, np.arange(count, len(rows)))
-    cones = [clarabel.ZeroConeT(equations), clarabel.NonnegativeConeT(count - equations)]
-    cones += [clarabel.PSDTriangleConeT(4) for _ in range(count, len(rows), 10)]
-    settings = conic_settings()
-    settings.equilibrate_enable = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10  # relative to offsets
-    solution = clarabel.DefaultSolver(
-        scipy.sparse.identity(size, format="csc"),
-        np.zeros(size),
-        scipy.sparse.csc_matrix(-rows[order]),
-        offsets[order],
-        cones,
-        settings,
-    ).solve()
-    if str(solution.status) not in ("Solved", "AlmostSolved"):
-        return None
-    slack, multiplier = np.empty(count), np.empty(count)
-    slack[linear], multiplier[linear] = solution.s[:count], solution.z[:count]
-    return np.asarray(solution.x), slack, multiplier, int(solution.iterations)
+
+def _with_zeros(factor: Array, right: Array, positive: NDArray[np.bool_]) -> Array:
+    """Return least squares of the `positive` unknowns, all others being zero, shape (n,)."""
+    x = np.zeros(len(positive))
+    count = int(positive.sum())
+    rows = np.column_stack([factor[:, positive], right])
+    triangle = np.asarray(np.linalg.qr(rows, mode="r"))
+    x[positive] = scipy.linalg.solve_triangular(triangle[:count, :count], triangle[:count, -1])
+    return x
+
+
+def _slopes(factor: Array, right: Array, x: Array) -> Array:
+    return np.asarray(factor.T @ (factor @ x - right))
 
 
 MOST = 1.0  # margin beyond which it is not sought: that of the model file's links

@@ -155,8 +155,8 @@ def fit_experiment(
     if isinstance(solver, LeastSquares):
         sigma = solver.spread(information, summed.names, summed.known)
         rank = _data_rank(problem, information, 1.0 / sigma)
-        white, first = np.ones(len(sigma)), solver.coloured
-        estimate = solver.conclude(information, sigma, white, 1, rank=rank, covariance=not first)
+        white = None if solver.coloured else np.ones(len(sigma))
+        estimate = solver.conclude(information, sigma, white, 1, rank=rank)
     else:
         progress(f"estimating base parameters ({settings.method})")
         estimate = solver.fit(problem)
