@@ -184,11 +184,11 @@ def test_equations_are_kept() -> None:
     case = Case.drawn(1)
     held = case.constraints
     equal = held.equal.copy()
-    equal[0] = True
+    equal[-2] = True
     constraints = LinearConstraints(held.names, held.rows, held.least, equal)
     found = semidefinite.nearest_body(case.triangle, case.free, constraints, MARGIN)
     assert found is not None
-    assert abs(held.rows[0] @ found[0] - held.least[0]) < 1e-7
+    assert abs(held.rows[-2] @ found[0] - held.least[-2]) < 1e-7
 
 
 def test_where_nothing_is_inside_there_is_no_nearest() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from heft.certainty.jackknife import nonnegative
+from heft.estimators import nonnegative
 from tests.robots import FloatArray
 
 

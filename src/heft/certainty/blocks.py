@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.estimators import (
+    FALLING,
     ConsistentFit,
     Estimate,
     PhysicallyConsistent,
     Scaled,
     inverse_of,
+    nonnegative,
     sparse,
     unstack,
 )
@@ -45,8 +47,6 @@ from heft.information import (
     components,
     inverses,
 )
-
-from .jackknife import FALLING, nonnegative
 
 
 @dataclass(frozen=True)
@@ -245,11 +245,11 @@ def _low(matrix: Arrow, least: float) -> tuple[Array, Array] | None:
             new = np.linalg.qr(new - basis @ (basis.T @ new))[0]
         basis = np.hstack([basis, new])
         new = matrix.factor.solved(new)
-        if count % 6 == 0:
+        if count % 4 == 0:
             values, turn = np.linalg.eigh(basis.T @ matrix.times(basis))
             values, vectors = values[values < least], basis @ turn[:, values < least]
             off = np.linalg.norm(matrix.times(vectors) - vectors * values, axis=0)
-            if off.max(initial=0.0) < 1e-10:
+            if off.max(initial=0.0) < 1e-9:
                 return values, vectors
     return None
 

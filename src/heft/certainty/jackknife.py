@@ -5,13 +5,6 @@ simple, what is left over depends on the conditions, and estimates depend on whi
 seen: so the rows are divided into groups, the fit is repeated without each of them, and its
 scatter is the deviation (delete-a-group jackknife). Contiguous groups in time count coloured noise
 [Kunsch1989, sect. 2.2]; groups of like conditions count misfit.
-
-Least squares of numbers that are not negative start from a point near the solution. Of each number
-and its slope, the derivative of half the sum of squares, one is zero and neither is negative. All
-that are wrong are exchanged at once, which ends after a few solutions or, where columns are nearly
-dependent, never. Then the last that is wrong is exchanged alone, which ends in exact arithmetic
-[Portugal1994, sect. 3]; where rounding keeps it from ending, numbers become positive one at a time
-and those that would fall below zero stop there [Lawson1974].
 """
 
 from __future__ import annotations
@@ -20,53 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from heft.arrays import Array
+from heft.estimators import nonnegative
 from heft.information import Directions, Triangle, triangle_of
-
-FALLING = 1e-12  # slope that may be rounding, as a share of the column's and the right's length
-
-
-def nonnegative(factor: Array, right: Array, start: Array, exchanges: int = 12) -> Array:
-    """Return x ≥ 0 with the least `‖F x − r‖`, shape (n,).
-
-    Args:
-        factor: F, whose columns that are not zero are independent, shape (m, n).
-        right: r, shape (m,).
-        start: A point x ≥ 0, shape (n,); nearness saves time.
-        exchanges: Most exchanges of all wrong signs at once, before they change one at a time.
-    """
-    lengths = np.linalg.norm(factor, axis=0) * np.linalg.norm(right)
-    lengths = np.maximum(lengths, np.finfo(float).tiny)
-    positive = start > 0.0
-    for k in range(exchanges + 3 * len(start)):
-        x = _with_zeros(factor, right, positive)
-        falling = ~positive & (_slopes(factor, right, x) < -FALLING * lengths)
-        wrong = (x < 0.0) | falling
-        if not wrong.any():
-            return x
-        if k >= exchanges:
-            wrong[: np.flatnonzero(wrong)[-1]] = False
-        positive = positive ^ wrong
-    from scipy.optimize import nnls  # slow to load, and signs nearly always settle
-
-    return np.maximum(_with_zeros(factor, right, nnls(factor, right)[0] > 0.0), 0.0)
-
-
-def _with_zeros(factor: Array, right: Array, positive: NDArray[np.bool_]) -> Array:
-    """Return least squares of the `positive` unknowns, all others being zero, shape (n,)."""
-    x = np.zeros(len(positive))
-    count = int(positive.sum())
-    rows = np.column_stack([factor[:, positive], right])
-    triangle = np.asarray(np.linalg.qr(rows, mode="r"))
-    x[positive] = scipy.linalg.solve_triangular(triangle[:count, :count], triangle[:count, -1])
-    return x
-
-
-def _slopes(factor: Array, right: Array, x: Array) -> Array:
-    return np.asarray(factor.T @ (factor @ x - right))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .feasible_set import MirrorImages, cone_metric, linear_constraints, scaled_metric, stack
     from .feasible_set import unstack
     from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated, stated_numbers
-    from .semidefinite import NearestRobot, conic_settings, margin_of, nearest_robot
+    from .semidefinite import FALLING, NearestRobot, conic_settings, margin_of, nearest_robot
+    from .semidefinite import nonnegative
     from .drive_gains import ConsistentFit, DriveGains, inverse_root
     from .hierarchy import TypeLaw
     from .recursive import CovarianceRecursion, Filter, State

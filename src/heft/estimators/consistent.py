@@ -210,20 +210,20 @@ class PhysicallyConsistent:
         R, z = total.rows_of_all() if isinstance(total, Summed) else (total.R, total.z)
         beside = known_rows(self.known, space)
         data = np.zeros((len(R) + len(beside), size + 1))
-        own = data[:, :-1]
-        own[: len(R)] = R @ sparse(space.matrix)
+        own, outward = data[:, :-1], scipy.sparse.eye_array(size - bodies)
+        outward = scipy.sparse.block_diag((metric, outward), format="csr")
+        own[: len(R)] = R @ (sparse(space.matrix) @ outward)
+        own[len(R) :], data[:, -1] = beside[:, :-1] @ outward, np.append(z, beside[:, -1])
         scale = np.ones(size)
         lengths = np.linalg.norm(own[: len(R), bodies:], axis=0)
         scale[bodies:] = np.where(lengths > 0.0, lengths, 1.0)
-        own[len(R) :], data[:, -1] = beside[:, :-1], np.append(z, beside[:, -1])
         own[:, bodies:] /= scale[bodies:]
-        own[:, :bodies] = own[:, :bodies] @ sparse(metric)
         drives = np.arange(bodies, size)
         strengths = np.repeat(
             [UNKNOWN if k in self.unknown else self.strength for k in space.bodies], 10
         )
         weights = np.append(np.sqrt(strengths), np.full(len(drives), DRIVE_RIDGE))
-        outward = scipy.sparse.block_diag((metric, scipy.sparse.diags_array(1.0 / scale[bodies:])))
+        outward = outward @ scipy.sparse.diags_array(1.0 / scale)
         constraints = linear_constraints(space, self.limits).measured(outward)
         # Terms that a constraint holds last: the others' rows then have no part in constraints.
         bound = np.any(constraints.rows[:, drives] != 0.0, axis=0)
@@ -255,7 +255,8 @@ class PhysicallyConsistent:
             unknown, iterations = polished.unknown, iterations + polished.steps
             binds = unknown[positive] <= 0.0
         unknown[positive[binds[: len(positive)]]] = 0.0
-        unknown[scaled.silent] = 0.0  # their columns are zero
+        unknown[scaled.silent] = 0.0  # their columns are zero, and nothing pushes them there
+        binds[: len(positive)] &= ~np.isin(positive, scaled.silent)
         return self._inside(scaled.back @ unknown, space), binds, unknown, iterations
 
     def _widened(
@@ -277,11 +278,11 @@ class PhysicallyConsistent:
         doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
         before = back.power(2) @ doubts**2
         before[bodies:] = np.inf
-        total = back @ covariance @ back.T
+        total = scaled.outward(covariance)
         share = visible_share(np.diag(total), before)
         share[bodies:] = 1.0
         share[scaled.silent] = 0.0
-        return total, back @ noise @ back.T, share
+        return total, scaled.outward(noise), share
 
     def _solve(self, scaled: Scaled) -> tuple[Array, int, NDArray[np.bool_]]:
         """Return the unknowns, the iterations of all limbs, and which linear constraints bind."""

@@ -156,8 +156,11 @@ class LeastSquares:
         if mixes_channels(problem):
             problem = VarianceComponents().settled(problem)
             known, names = problem.known_noise, ()
-        estimate = self.solve(problem.information(), names, known)
-        return self.colour(problem, estimate) if self.coloured else estimate
+        information = problem.information()
+        sigma = self.spread(information, names, known)
+        if not self.coloured:
+            return self.conclude(information, sigma, np.ones(len(sigma)), 1)
+        return self.colour(problem, self.conclude(information, sigma, None, 1))
 
     def colour(
         self,
@@ -169,7 +172,7 @@ class LeastSquares:
         """Return the estimate with the covariance of coloured noise, in one pass over the rows.
 
         Args:
-            estimate: As `solve` returns it.
+            estimate: As `solve` returns it, with or without a covariance.
             common_errors: Systematic errors that all channels share, of all channels of the
                 estimate; see `Noise`.
             earlier: Noise of information in the estimate that is not of these rows. Its channels
@@ -257,7 +260,7 @@ class LeastSquares:
         self,
         information: Information,
         sigma: Array,
-        times: Array,
+        times: Array | None,
         passes: int,
         coloured: tuple[ChannelRows, ...] | None = None,
         common_errors: tuple[ChannelRows, ...] | None = None,
@@ -269,12 +272,13 @@ class LeastSquares:
             information: About β, unweighted.
             sigma: Standard deviation of each channel's residual, shape (channels,) [N·m or N].
             times: Integrated autocorrelation time of each channel's residual, shape (channels,)
-                [rows].
+                [rows]; None for white noise, and no covariance of β.
             coloured: For each channel S with `SᵀS` the covariance of `Yᵀε`, shape (any, b); see
                 `noise.coloured_factors`.
         """
         rows = np.array([t.rows for t in information.triangles], dtype=float)
-        noise = Noise(sigma, times, rows, coloured, common_errors)
+        memory = np.ones(len(sigma)) if times is None else times
+        noise = Noise(sigma, memory, rows, coloured, common_errors)
         ordinary = self.weighting == "none"
         scale = np.ones_like(sigma) if ordinary else sigma
         weights = dict(zip(information.channels, (1.0 / scale).tolist(), strict=True))
@@ -293,11 +297,13 @@ class LeastSquares:
             )
         else:
             values = np.where(summed.lengths > 0.0, summed.solution(), np.nan)
-            total = sandwich(known, noise.scores(information, 1.0 / scale), summed.size)
+            total = np.zeros((summed.size, summed.size))
+            if times is not None:
+                total = sandwich(known, noise.scores(information, 1.0 / scale), summed.size)
         blind = np.isnan(values)
         total[blind, :] = total[:, blind] = 0.0
         total[blind, blind] = np.inf
-        parameters = Parameters(information.labels, values, total)
+        parameters = Parameters(information.labels, values, None if times is None else total)
         settings: dict[str, object] = {"weighting": self.weighting}
         if self.visible:
             settings["visible"] = self.visible

@@ -56,6 +56,16 @@ class Scaled:
         drives = scipy.sparse.diags_array(1.0 / self.scale[len(self.metric) :])
         return scipy.sparse.block_diag((scipy.sparse.csr_array(self.metric), drives), format="csr")
 
+    def outward(self, covariance: Array) -> Array:
+        """Return the covariance of x, (n, n), of that of u, which it takes the place of."""
+        bodies, matrix = len(self.metric), sparse(self.metric)
+        top = matrix @ covariance[:bodies]
+        covariance[:bodies, :bodies] = matrix @ top[:, :bodies].T
+        covariance[bodies:, bodies:] /= np.outer(self.scale[bodies:], self.scale[bodies:])
+        covariance[:bodies, bodies:] = beside = top[:, bodies:] / self.scale[bodies:]
+        covariance[bodies:, :bodies] = beside.T
+        return covariance
+
     @cached_property
     def factor(self) -> Array:
         """Rows of the triangle at their unknowns' places, right-hand side last, (n + 1, n + 1)."""

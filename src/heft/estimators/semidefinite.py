@@ -32,6 +32,7 @@ from .feasible_set import BASIS, IDENTITY, LinearConstraints, scaled_metric, sta
 
 LEAST_BARRIER = 1e-8  # of the log-determinant, in squared standard deviations of the misfit
 FALL = 10.0  # of its weight from stage to stage
+FALLING = 1e-12  # slope that may be rounding, as a share of the column's and the right's length
 
 
 def conic_settings() -> Any:
@@ -49,71 +50,176 @@ def nearest_body(
 ) -> tuple[Array, int, NDArray[np.bool_]] | None:
     """Return the point of the cone nearest to `free` in the norm of R, or None.
 
-    Minimises ½ ‖y‖² over `y = R (u − free)`: in these coordinates the norm is the plain one, RᵀR is
-    never formed, and what is badly scaled is in the constraints alone, which the solver is told to
-    leave as they are.
+    Beside given bodies each drive's terms are least squares by themselves, and with those left out
+    that are zero the bodies are a program of few unknowns. Both are solved in turns: Newton's steps
+    for the bodies, which the terms that are zero end as soon as they stay the same.
 
     Args:
-        triangle: R.
+        triangle: R, bodies shared, of each drive's terms those with a sign last.
         free: Unconstrained optimum, bodies in the model file's measure first, shape (n,).
-        constraints: Linear ones, on u.
+        constraints: Linear ones, on u: of the bodies, or that a term is not negative.
         margin: Least eigenvalue of a body.
 
     Returns:
         u, shape (n,), the iterations, and for each constraint whether it binds, shape (k,); None
         if the solver fails.
     """
-    bodies = len(triangle.R)
-    assert triangle.inverse is not None
-    back = triangle.inverse.matrix
-    rows = np.vstack([constraints.rows @ back, back[:bodies]])
-    offsets = np.append(
-        constraints.rows @ free - constraints.least,
-        free[:bodies] - margin * np.tile(IDENTITY, bodies // 10),
-    )
-    length = float(np.linalg.norm(triangle.rows()[:-1, :-1] @ free))
-    for scale in (1.0, max(length, 1e-300)):
-        nearest = _nearest(scale * rows, offsets, constraints.equal)
-        if nearest is not None:
-            moved, slack, multiplier, iterations = nearest
-            # A constraint binds where its multiplier, of the norm, outweighs its distance from it.
-            binds = scale * multiplier > float(np.linalg.norm(moved)) * slack
-            return free + scale * (back @ moved), iterations, binds | constraints.equal
-    return None
+    bodies, rows = len(triangle.R), constraints.rows
+    of_terms = rows[:, bodies:].any(axis=1)
+    signed = np.asarray(rows[of_terms].any(axis=0))
+    held = constraints.part(slice(0, bodies))
+    outside = np.zeros(bodies // 10, dtype=bool)
+    unknown, least = _beside(triangle, 0.0 * free, free[:bodies], signed)[0], np.inf
+    steps, binds = 0, constraints.equal.copy()
+    for _ in range(50):  # two or three are usual
+        zero = signed & (unknown == 0.0)
+        found = _bodies(triangle.only(np.flatnonzero(~zero)), held, margin, outside)
+        if found is None:
+            return None
+        best, more, binds[~of_terms] = found
+        steps += 1 + more
+        for shorter in range(50):
+            moved = unknown[:bodies] + 0.5**shorter * (best - unknown[:bodies])
+            trial, height = _beside(triangle, unknown, moved, signed)
+            if height <= least:
+                break
+        unknown, least = trial, height
+        if np.array_equal(zero, signed & (unknown == 0.0)):
+            break
+    binds[of_terms] = unknown[rows[of_terms].argmax(axis=1)] == 0.0
+    return unknown, steps, binds
 
 
-def _nearest(
-    rows: Array, offsets: Array, equal: NDArray[np.bool_]
-) -> tuple[Array, Array, Array, int] | None:
-    """Return the shortest y with `rows y + offsets` in the cone, slacks, multipliers, iterations.
+def _beside(
+    triangle: Bordered, near: Array, bodies: Array, signed: NDArray[np.bool_]
+) -> tuple[Array, float]:
+    """Return u with the best terms beside given bodies, and its sum of squares.
 
     Args:
-        rows: Of linear constraints, shape (k, n), and then ten of each body.
-        equal: Which of the linear constraints are equations, shape (k,); the others are ≥ 0.
+        near: A point u, nearness of whose terms saves time.
+        signed: Which of u must not be negative, shape (n,).
+    """
+    unknown = np.append(bodies, near[len(bodies) :])
+    height = float(np.sum((triangle.R @ bodies - triangle.z) ** 2))
+    for drive in triangle.corners:
+        free = int(np.sum(~signed[drive.own]))
+        right = drive.z - drive.border @ bodies[drive.shared]
+        factor = drive.R[free:, free:]
+        terms = nonnegative(factor, right[free:], near[drive.own[free:]], 0)
+        height += float(np.sum((factor @ terms - right[free:]) ** 2))
+        ahead = right[:free] - drive.R[:free, free:] @ terms
+        others = scipy.linalg.solve_triangular(drive.R[:free, :free], ahead)
+        unknown[drive.own] = np.append(others, terms)
+    return unknown, height
+
+
+def _bodies(
+    triangle: Bordered, held: LinearConstraints, margin: float, outside: NDArray[np.bool_]
+) -> tuple[Array, int, NDArray[np.bool_]] | None:
+    """Return the bodies nearest to the optimum, shape (k,), iterations, which constraints bind.
+
+    Minimises ½ ‖y‖² over `y = R (u − free)`: in these coordinates the norm is the plain one, RᵀR is
+    never formed, and what is badly scaled is in the constraints alone, which the solver is told to
+    leave as they are. Of y only what constraints see is sought.
+
+    Args:
+        held: Linear constraints on bodies.
+        outside: Which bodies the program keeps inside the cone; joined by those that leave it.
     """
     import clarabel
 
-    size, count, equations = rows.shape[1], len(equal), int(equal.sum())
-    linear = np.argsort(~equal, kind="stable")
-    order = np.append(linear, np.arange(count, len(rows)))
-    cones = [clarabel.ZeroConeT(equations), clarabel.NonnegativeConeT(count - equations)]
-    cones += [clarabel.PSDTriangleConeT(4) for _ in range(count, len(rows), 10)]
+    point = free = scipy.linalg.solve_triangular(triangle.R, triangle.z)
+    back, steps, binds = np.linalg.inv(triangle.R), 0, held.equal.copy()
+    linear, count = np.argsort(~held.equal, kind="stable"), len(held.equal)
+    equations = int(held.equal.sum())
     settings = conic_settings()
     settings.equilibrate_enable = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10  # relative to offsets
-    solution = clarabel.DefaultSolver(
-        scipy.sparse.identity(size, format="csc"),
-        np.zeros(size),
-        scipy.sparse.csc_matrix(-rows[order]),
-        offsets[order],
-        cones,
-        settings,
-    ).solve()
-    if str(solution.status) not in ("Solved", "AlmostSolved"):
-        return None
-    slack, multiplier = np.empty(count), np.empty(count)
-    slack[linear], multiplier[linear] = solution.s[:count], solution.z[:count]
-    return np.asarray(solution.x), slack, multiplier, int(solution.iterations)
+    while True:
+        lowest = np.linalg.eigvalsh(unstack(point.reshape(-1, 10)))[:, 0]
+        leaving = ~outside & (lowest < margin)
+        if not leaving.any() and (steps or (not outside.any() and held.hold(free))):
+            return point, steps, binds
+        outside |= leaving
+        own, many = np.repeat(outside, 10), int(outside.sum())
+        across, factor = np.linalg.qr(np.vstack([held.rows[linear] @ back, back[own]]).T)
+        slack = (held.rows @ free - held.least)[linear]
+        cones = [clarabel.ZeroConeT(equations), clarabel.NonnegativeConeT(count - equations)]
+        for scale in (1.0, max(float(np.linalg.norm(triangle.z)), 1e-300)):
+            solution = clarabel.DefaultSolver(
+                scipy.sparse.identity(len(factor), format="csc"),
+                np.zeros(len(factor)),
+                scipy.sparse.csc_matrix(-scale * factor.T),
+                np.append(slack, free[own] - margin * np.tile(IDENTITY, many)),
+                [*cones, *[clarabel.PSDTriangleConeT(4)] * many],
+                settings,
+            ).solve()
+            if str(solution.status) in ("Solved", "AlmostSolved"):
+                break
+        else:
+            return None
+        moved, multiplier = np.asarray(solution.x), scale * np.array(solution.z[:count])
+        # A constraint binds where its multiplier, of the norm, outweighs its distance from it.
+        outweighs = multiplier > float(np.linalg.norm(moved)) * np.array(solution.s[:count])
+        binds[linear] = held.equal[linear] | outweighs
+        point, steps = free + scale * (back @ (across @ moved)), steps + int(solution.iterations)
+
+
+def nonnegative(factor: Array, right: Array, start: Array, exchanges: int = 12) -> Array:
+    """Return x ≥ 0 with the least `‖F x − r‖`, shape (n,).
+
+    Of each number and its slope, the derivative of half the sum of squares, one is zero and neither
+    is negative. All that are wrong are exchanged at once, which ends after a few solutions or,
+    where columns are nearly dependent, never. Then numbers become positive one at a time, and those
+    that would fall below zero stop there, which ends [Lawson1974].
+
+    Args:
+        factor: F, whose columns that are not zero are independent, shape (m, n).
+        right: r, shape (m,).
+        start: A point x ≥ 0, shape (n,); nearness saves time.
+        exchanges: Most exchanges of all wrong signs at once, before they change one at a time.
+    """
+    lengths = np.linalg.norm(factor, axis=0) * np.linalg.norm(right)
+    lengths = np.maximum(lengths, np.finfo(float).tiny)
+    positive = start > 0.0
+    for _ in range(exchanges):
+        x = _with_zeros(factor, right, positive)
+        falling = ~positive & (_slopes(factor, right, x) < -FALLING * lengths)
+        wrong = (x < 0.0) | falling
+        if not wrong.any():
+            return x
+        positive = positive ^ wrong
+    x, positive, new = start, start > 0.0, -1
+    stuck = np.zeros(len(start), dtype=bool)  # zero by rounding, though its slope is negative
+    while True:
+        while ((aim := _with_zeros(factor, right, positive)) < 0.0).any():
+            ends = np.full(len(x), np.inf)
+            np.divide(x, x - aim, out=ends, where=aim < 0.0)
+            x, positive = x + ends.min() * (aim - x), positive & (ends > ends.min())
+            x[~positive] = 0.0
+        x = aim
+        if new >= 0:
+            stuck &= not positive[new]
+            stuck[new] = not positive[new]
+        slopes = np.where(positive | stuck, 0.0, _slopes(factor, right, x) / lengths)
+        if not (slopes < -FALLING).any():
+            return x
+        new = int(np.argmin(slopes))
+        positive[new] = True
+
+
+def _with_zeros(factor: Array, right: Array, positive: NDArray[np.bool_]) -> Array:
+    """Return least squares of the `positive` unknowns, all others being zero, shape (n,)."""
+    x = np.zeros(len(positive))
+    count = int(positive.sum())
+    rows = np.column_stack([factor[:, positive], right])
+    triangle = np.asarray(np.linalg.qr(rows, mode="r"))
+    x[positive] = scipy.linalg.solve_triangular(triangle[:count, :count], triangle[:count, -1])
+    return x
+
+
+def _slopes(factor: Array, right: Array, x: Array) -> Array:
+    return np.asarray(factor.T @ (factor @ x - right))
 
 
 MOST = 1.0  # margin beyond which it is not sought: that of the model file's links

@@ -155,7 +155,7 @@ def fit_experiment(
     if isinstance(solver, LeastSquares):
         sigma = solver.spread(information, summed.names, summed.known)
         rank = _data_rank(problem, information, 1.0 / sigma)
-        white = np.ones(len(sigma))
+        white = None if solver.coloured else np.ones(len(sigma))
         estimate = solver.conclude(information, sigma, white, 1, rank=rank)
     else:
         progress(f"estimating base parameters ({settings.method})")

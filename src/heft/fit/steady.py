@@ -57,7 +57,7 @@ def steady_evidence(
     blocks = steady.information_blocks(settings.jackknife.blocks, rows // len(problem.channels))
     information, rank = reduce(add, blocks), run.estimate.rank
     sigma = solver.spread(information, run.noise_names)
-    white = solver.conclude(information, sigma, np.ones(len(sigma)), 1, rank=rank)
+    white = solver.conclude(information, sigma, None, 1, rank=rank)
     estimate = solver.colour(steady, white)
     parts = stored(estimate.noise, block_moments(blocks, estimate.fitted))
     arrays = {name: a for name, a in parts.items() if not name.startswith("common")}
