@@ -172,8 +172,8 @@ LEAST_PRIOR = 1e-6
 CENTRING = 1.0
 # Bounds of masses and inertias beyond this many times the model file's are none.
 MASS_CAP = 1e4
-# What is added for the solver's tolerance of 1e-8, as a share and in the model file's units:
-# a friction that is zero must not fall out of its bounds by rounding.
+# What is added in the model file's units, and of steps of our own as a share: a friction that is
+# zero must not fall out of its bounds by rounding.
 EXACT = 1e-7
 # Links up to which the conic solver takes less time than steps of our own.
 FEW_LINKS = 12
@@ -471,37 +471,31 @@ class ConicProgramme:
         scale = float(np.abs(objective).max())
         if scale == 0.0:
             return 0.0, np.zeros(self.count)
-        objective = objective / scale
-        self.solver.update(q=objective)
+        self.solver.update(q=objective / scale)
         for regularisation in REGULARISATION:
             self.solver.update(settings=_settings(regularisation))
             solution = self.solver.solve()
             status = str(solution.status)
             if status in (*SOLVED, "DualInfeasible", "AlmostDualInfeasible"):
                 break
-        x = np.asarray(solution.x)
+        x, z = np.asarray(solution.x), np.asarray(solution.z)
         # Unbounded comes as a certificate or, along a parabola, as a failure: open either way.
         if status not in SOLVED:
             return -np.inf, x[: self.count]
         # With multipliers z of the cones `c·x ≥ −b·z + (c + Aᵀz)·x`. Of an arm what is lacking thus
         # at the solver's x, some numbers of which are large, was 0.7 to 5 times its error.
-        lacking = np.abs(objective + self.matrix.T @ np.asarray(solution.z)) @ np.abs(x)
-        least = min(float(solution.obj_val), float(solution.obj_val_dual)) - 2.0 * float(lacking)
-        return scale * (least - EXACT), x[: self.count]
+        lacking = float(np.abs(objective / scale + self.matrix.T @ z) @ np.abs(x))
+        least = min(float(solution.obj_val), float(solution.obj_val_dual))
+        return scale * (least - 2.0 * lacking - EXACT), x[: self.count]
 
 
 def _settings(regularisation: float) -> Any:
-    """Return settings of a solver whose objective can be exchanged.
-
-    A second refinement, and equations taken one by one, were a sixth of an arm's time.
-    """
+    """Return settings of a solver whose objective can be exchanged."""
     settings = conic_settings()
-    settings.tol_gap_abs = settings.tol_gap_rel = 1e-6
-    settings.tol_feas = 1e-9  # what it leaves of the dual's constraints is accounted for
-    settings.equilibrate_enable = False  # unknowns are in the model file's units
-    settings.direct_solve_method = "faer"
-    settings.iterative_refinement_max_iter = 1
-    settings.presolve_enable = False
+    settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = 1e-6, 1e-6, 1e-9
+    # Unknowns are scaled; the solver's usual choices were a sixth of an arm's time.
+    settings.presolve_enable = settings.equilibrate_enable = False
+    settings.direct_solve_method, settings.iterative_refinement_max_iter = "faer", 1
     settings.static_regularization_constant = regularisation
     return settings
 
