@@ -139,7 +139,7 @@ def central_inertia(fits: PossibleFits, first: int, nominal: Array, com: Array) 
     high = link.most(mass, float(np.sqrt(moments.sum() / mass)))
     high[high > MASS_CAP * moments] = np.inf
     low = np.zeros(3)
-    programme = fits.programme(accuracy=1e-4)  # what is proven stays below
+    programme = fits.programme()
     for axis, across in enumerate(ACROSS):
         closed = [k for k in across if np.isfinite(com[k]).all()]
         if closed:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from heft.loading import extensions
+from heft.loading import extensions, on_demand
 
-from .bayesian import BayesianRegression
 from .essential import Essential
 from .estimate import Method
 from .least_squares import LeastSquares
-from .maximum_likelihood import MaximumLikelihood
 from .robust import Hampel, Huber
-from .segments import Ransac
 from .simulated_rows import InstrumentalVariables, OutputError
+
+on_demand("heft.estimators", "bayesian", "maximum_likelihood", "segments")
+
+from . import bayesian, maximum_likelihood, segments  # noqa: E402
 
 ESTIMATORS: dict[str, Method] = {
     "least-squares": Method(LeastSquares, "rows weighted by their channel's noise", windows=True),
@@ -27,19 +28,23 @@ ESTIMATORS: dict[str, Method] = {
         partial(LeastSquares, weighting="none"), "all rows weigh the same", windows=True
     ),
     "maximum-likelihood": Method(
-        MaximumLikelihood, "rows weighted by the noise covariance between channels"
+        lambda: maximum_likelihood.MaximumLikelihood(),
+        "rows weighted by the noise covariance between channels",
     ),
     "maximum-likelihood-periods": Method(
         # [Swevers1997]
-        partial(MaximumLikelihood, "periods"),
+        lambda: maximum_likelihood.MaximumLikelihood("periods"),
         "the same, of the noise that periods of the motion do not repeat",
     ),
     "bayesian": Method(
-        BayesianRegression, "noise supposed in every column, by a joint factor analysis"
+        lambda: bayesian.BayesianRegression(),
+        "noise supposed in every column, by a joint factor analysis",
     ),
     "huber": Method(Huber, "rows weigh less the farther off they are", robust=True),
     "hampel": Method(Hampel, "rows that stand out from their neighbours are left out", robust=True),
-    "ransac": Method(Ransac, "the pieces of the log that agree with one another", robust=True),
+    "ransac": Method(
+        lambda: segments.Ransac(), "the pieces of the log that agree with one another", robust=True
+    ),
     "essential": Method(
         Essential, "few parameters, the residual within 1 % of that of all", windows=True
     ),

@@ -112,7 +112,10 @@ def to_json(result: Identification) -> dict[str, Any]:
 
 def content(result: Identification) -> dict[str, Any]:
     """Return the content of `estimate.json` in JSON types; what is not finite is null."""
-    return dict(plain(to_json(result)))
+    kept: dict[str, Any] = vars(result)  # as a cached property would: files, pages and text need it
+    if "contract" not in kept:
+        kept["contract"] = dict(plain(to_json(result)))
+    return dict(kept["contract"])
 
 
 def write(
