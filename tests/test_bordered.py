@@ -13,6 +13,7 @@ from heft.information import (
     ChannelRows,
     Information,
     Labels,
+    folding,
     inverses,
     shortest,
     triangle_of,
@@ -200,3 +201,22 @@ def test_rows_of_two_corners_fill_the_matrix() -> None:
     white = inverse.times(rows.spread(SIZE))
     found = inverse.gram([rows]).times(np.eye(SIZE))
     np.testing.assert_allclose(found, white.T @ white, atol=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "size", "first"), [(7, 7, 3), (700, 90, 30), (90, 90, 0)])
+def test_columns_are_eliminated_and_rows_are_left_with_the_same_products(
+    rows: int, size: int, first: int
+) -> None:
+    """`AᵀA = TᵀT + BᵀB`, T triangular, B without the first columns; zero columns stay zero."""
+    matrix = np.random.default_rng(0).standard_normal((rows, size))
+    matrix[:, first:] = np.triu(matrix[:, first:])
+    matrix[:, [first // 2, size - 2]] = 0.0
+    top, others = folding.eliminate(matrix, first)
+    whole = np.vstack([top, np.hstack([np.zeros((rows, first)), others])])
+    np.testing.assert_allclose(whole.T @ whole, matrix.T @ matrix, atol=1e-11)
+    assert not np.tril(top, -1).any()
+    assert not whole[:, [size - 2]].any()
+    triangle = folding.stack(np.eye(size), matrix)
+    np.testing.assert_allclose(triangle.T @ triangle, np.eye(size) + matrix.T @ matrix, atol=1e-11)
+    assert not np.tril(triangle, -1).any()
+    assert (np.diag(triangle) > 0.0).all()
