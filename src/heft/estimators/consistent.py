@@ -263,11 +263,10 @@ class PhysicallyConsistent:
         self, scaled: Scaled, doubt: float, scores: Sequence[ChannelRows]
     ) -> tuple[Array, Array, Array]:
         """Return the covariance of x, its part from noise, and the variance reduction."""
-        size, bodies = len(scaled.start), len(scaled.strengths)
-        back, space = scaled.back, scaled.space
+        bodies = len(scaled.strengths)
         # The bias is A Λ (u₀ − u): rows of Λ^½ are √n₀, and u₀ − u is at most the prior error.
         reach = WORST_DIRECTION * doubt
-        onto = sparse(space.matrix) @ back
+        onto = sparse(scaled.space.matrix) @ scaled.back
         mapped = [*(score.mapped(onto) for score in scores), ChannelRows.held(scaled.known)]
         doubted = reach * float(np.sqrt(self.strength))
         covariance, noise = mean_squared_error(
@@ -275,9 +274,8 @@ class PhysicallyConsistent:
         )
         weaker = np.ones(bodies)  # also where the prior has zero strength
         np.divide(self.strength, scaled.strengths, out=weaker, where=scaled.strengths > 0.0)
-        doubts = np.append(reach * np.sqrt(weaker), np.zeros(size - bodies))
-        before = back.power(2) @ doubts**2
-        before[bodies:] = np.inf
+        before = np.full(len(scaled.start), np.inf)
+        before[:bodies] = scaled.metric**2 @ (reach**2 * weaker)
         total = scaled.outward(covariance)
         share = visible_share(np.diag(total), before)
         share[bodies:] = 1.0
@@ -291,7 +289,9 @@ class PhysicallyConsistent:
         for own in scaled.limbs:
             limb, mine = scaled.part(own), np.any(scaled.constraints.rows[:, own] != 0.0, axis=1)
             free = unknown[own] = limb.triangle.solution()
-            if self._feasible(free, len(limb.space.groups), limb.constraints):
+            tens = free[: len(limb.strengths)].reshape(-1, 10)
+            lowest = np.linalg.eigvalsh(unstack(tens))[:, 0].min(initial=1.0)
+            if limb.constraints.hold(free) and lowest >= self.margin:
                 continue
             nearest = nearest_body(limb.triangle, free, limb.constraints, self.margin)
             if nearest is None:
@@ -331,14 +331,6 @@ class PhysicallyConsistent:
                     got=self.limits.text(link),
                     cure="widen them, or give the model file's link a mass within them",
                 )
-
-    def _feasible(self, unknown: Array, bodies: int, constraints: LinearConstraints) -> bool:
-        if not constraints.hold(unknown):
-            return False
-        if not bodies:
-            return True
-        tens = unknown[: 10 * bodies].reshape(-1, 10)
-        return bool(np.linalg.eigvalsh(unstack(tens))[:, 0].min() >= self.margin)
 
     def _inside(self, values: Array, space: ParameterSpace) -> Array:
         """Return the values projected into the constraints that solver tolerance violates."""

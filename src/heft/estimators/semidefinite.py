@@ -67,16 +67,16 @@ def nearest_body(
     bodies, rows = len(triangle.R), constraints.rows
     of_terms = rows[:, bodies:].any(axis=1)
     signed = np.asarray(rows[of_terms].any(axis=0))
-    held = constraints.part(slice(0, bodies))
+    limits = constraints.part(slice(0, bodies))
     outside = np.zeros(bodies // 10, dtype=bool)
     unknown, least = _beside(triangle, 0.0 * free, free[:bodies], signed)[0], np.inf
     steps, binds = 0, constraints.equal.copy()
     for _ in range(50):  # two or three are usual
         zero = signed & (unknown == 0.0)
-        found = _bodies(triangle.only(np.flatnonzero(~zero)), held, margin, outside)
-        if found is None:
+        nearest = _bodies(triangle.only(np.flatnonzero(~zero)), limits, margin, outside)
+        if nearest is None:
             return None
-        best, more, binds[~of_terms] = found
+        best, more, binds[~of_terms] = nearest
         steps += 1 + more
         for shorter in range(50):
             moved = unknown[:bodies] + 0.5**shorter * (best - unknown[:bodies])
@@ -114,7 +114,7 @@ def _beside(
 
 
 def _bodies(
-    triangle: Bordered, held: LinearConstraints, margin: float, outside: NDArray[np.bool_]
+    triangle: Bordered, limits: LinearConstraints, margin: float, outside: NDArray[np.bool_]
 ) -> tuple[Array, int, NDArray[np.bool_]] | None:
     """Return the bodies nearest to the optimum, shape (k,), iterations, which constraints bind.
 
@@ -123,28 +123,27 @@ def _bodies(
     leave as they are. Of y only what constraints see is sought.
 
     Args:
-        held: Linear constraints on bodies.
+        limits: Linear constraints on bodies.
         outside: Which bodies the program keeps inside the cone; joined by those that leave it.
     """
     import clarabel
 
     point = free = scipy.linalg.solve_triangular(triangle.R, triangle.z)
-    back, steps, binds = np.linalg.inv(triangle.R), 0, held.equal.copy()
-    linear, count = np.argsort(~held.equal, kind="stable"), len(held.equal)
-    equations = int(held.equal.sum())
+    back, steps, binds = np.linalg.inv(triangle.R), 0, limits.equal.copy()
+    linear, equations = np.argsort(~limits.equal, kind="stable"), int(limits.equal.sum())
+    count = len(linear)
+    cones = [clarabel.ZeroConeT(equations), clarabel.NonnegativeConeT(count - equations)]
     settings = conic_settings()
     settings.equilibrate_enable = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10  # relative to offsets
     while True:
-        lowest = np.linalg.eigvalsh(unstack(point.reshape(-1, 10)))[:, 0]
-        leaving = ~outside & (lowest < margin)
-        if not leaving.any() and (steps or (not outside.any() and held.hold(free))):
+        leaving = ~outside & (np.linalg.eigvalsh(unstack(point.reshape(-1, 10)))[:, 0] < margin)
+        if not leaving.any() and (steps or (not outside.any() and limits.hold(free))):
             return point, steps, binds
         outside |= leaving
         own, many = np.repeat(outside, 10), int(outside.sum())
-        across, factor = np.linalg.qr(np.vstack([held.rows[linear] @ back, back[own]]).T)
-        slack = (held.rows @ free - held.least)[linear]
-        cones = [clarabel.ZeroConeT(equations), clarabel.NonnegativeConeT(count - equations)]
+        across, factor = np.linalg.qr(np.vstack([limits.rows[linear] @ back, back[own]]).T)
+        slack = (limits.rows @ free - limits.least)[linear]
         for scale in (1.0, max(float(np.linalg.norm(triangle.z)), 1e-300)):
             solution = clarabel.DefaultSolver(
                 scipy.sparse.identity(len(factor), format="csc"),
@@ -161,7 +160,7 @@ def _bodies(
         moved, multiplier = np.asarray(solution.x), scale * np.array(solution.z[:count])
         # A constraint binds where its multiplier, of the norm, outweighs its distance from it.
         outweighs = multiplier > float(np.linalg.norm(moved)) * np.array(solution.s[:count])
-        binds[linear] = held.equal[linear] | outweighs
+        binds[linear] = limits.equal[linear] | outweighs
         point, steps = free + scale * (back @ (across @ moved)), steps + int(solution.iterations)
 
 
