@@ -541,7 +541,7 @@ def folded(matrix: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
     triangle = np.zeros((n, n)) if start is None else start.copy()
     rows = np.full((n + 1, m), 7.0)  # room to work in may hold anything
     rows[:n] = matrix.T
-    folding.fold(triangle, rows, n, m)
+    folding.fold(triangle, rows, n, m, n)
     return triangle
 
 
