@@ -216,7 +216,8 @@ def fit_series(
     for j in range(joints):
         # The columns are in order, so a prefix of them has a prefix of the triangle.
         tail = np.concatenate([np.cumsum((Z[1:, j] ** 2)[::-1])[::-1], [0.0]])[::2] + rest[j]
-        floor = (np.finfo(float).eps * np.linalg.norm(total[:, size + j])) ** 2
+        # What rounding leaves of a column, by the roots of the bound's factors [Higham2002, 19.3].
+        floor = size * rows * (np.finfo(float).eps * np.linalg.norm(total[:, size + j])) ** 2
         score = rows * np.log(tail + max(floor, np.finfo(float).tiny)) + 2 * numbers * math.log(
             rows
         )
