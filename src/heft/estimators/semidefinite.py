@@ -136,10 +136,12 @@ def _bodies(
     settings = conic_settings()
     settings.equilibrate_enable = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10  # relative to offsets
+    solved = not outside.any() and limits.hold(free)
     while True:
         leaving = ~outside & (np.linalg.eigvalsh(unstack(point.reshape(-1, 10)))[:, 0] < margin)
-        if not leaving.any() and (steps or (not outside.any() and limits.hold(free))):
+        if solved and not leaving.any():
             return point, steps, binds
+        solved = True
         outside |= leaving
         own, many = np.repeat(outside, 10), int(outside.sum())
         across, factor = np.linalg.qr(np.vstack([limits.rows[linear] @ back, back[own]]).T)
