@@ -610,6 +610,14 @@ def test_fold_of_rows_of_zeros_changes_nothing(n: int) -> None:
     assert same_gram(folded(padded), matrix)
 
 
+@pytest.mark.parametrize("size", [1e-150, 1e-160, 1e-162])
+def test_fold_takes_columns_whose_squares_underflow(size: float) -> None:
+    matrix = np.random.default_rng(0).normal(size=(90, 9))
+    matrix[:, 4] *= size
+    matrix[:, 6] *= size
+    assert same_gram(folded(matrix)[:, [7, 8]], matrix[:, [7, 8]])
+
+
 @pytest.mark.parametrize("n", [4, 7, 12])
 def test_fold_takes_columns_that_repeat(n: int) -> None:
     matrix = np.random.default_rng(n).normal(size=(100, n))

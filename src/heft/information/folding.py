@@ -187,7 +187,8 @@ def fold(R, rows, n, m, p):  # type: ignore[no-untyped-def]
             col = rows[j0 + j][:m]
             below = _dot(col, col)
             alpha = R[j0 + j, j0 + j]
-            if below == 0.0:
+            if below < 1e-280:  # squares that lose their digits scale no reflection
+                col[:] = 0.0
                 continue  # nothing to reflect: its part of T stays zero
             beta = -np.sqrt(alpha * alpha + below)
             if alpha < 0.0:
