@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.runtime import _nrt_python, rtsys
 
 import heft
 from heft import compiled
@@ -94,6 +96,23 @@ def test_every_kernel_that_commands_call_is_an_entry() -> None:
     found = [k.warm_up.__module__.rpartition(".")[2] for k in compiled.every_kernels()]
     assert {"compiled_walks", "folding", "presliding", "hit_and_run"} <= set(found)
     assert len(set(found)) == len(found) == 13
+
+
+def test_kernels_that_count_no_references_lose_no_array() -> None:
+    """A function that counts none must not be given an array that is made for it alone."""
+    _nrt_python.memsys_enable_stats()
+    try:
+        for kernels in compiled.every_kernels():
+            kernels.warm_up()
+            before = rtsys.get_allocation_stats()
+            for _ in range(3):
+                kernels.warm_up()
+            gc.collect()
+            after = rtsys.get_allocation_stats()
+            made, freed = after.mi_alloc - before.mi_alloc, after.mi_free - before.mi_free
+            assert made == freed, kernels.warm_up.__module__
+    finally:
+        _nrt_python.memsys_disable_stats()
 
 
 def test_the_walk_depends_on_the_file_of_its_folding() -> None:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -44,7 +44,7 @@ from numba.np import arrayobj
 
 from .arrays import Array
 
-Decorator = Callable[[Callable[..., Any]], Any]
+Decorator = Callable[..., Callable[..., Any]]
 Code = Mapping[str, bytes]  # machine code by the name of an entry and its arguments' types
 
 PACKAGE = Path(__file__).parent
@@ -54,30 +54,39 @@ LEVELS = {
     "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
     "x86-64-v2": ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"),
 }
-FORMAT = 3  # of these files, and of how the compiler is called
+FORMAT = 4  # of these files, and of how the compiler is called
 MOST_KEPT = 6  # files of one set of kernels in a user's cache
 LOG = logging.getLogger("heft")
 
 
-def kernel(*fastmath: str, inline: Literal["never", "always"] = "never") -> Decorator:
+def kernel(*fastmath: str) -> Decorator:
     """Return a decorator that compiles a function without the GIL.
+
+    References of arrays are not counted in it unless it is told that the function allocates some:
+    counting takes as long as arithmetic on a block of samples, and cores wait for one another.
 
     Args:
         fastmath: LLVM's fast-math flags that are allowed. None of heft's kernels allows the
             compiler to assume that NaN or infinity do not occur.
-        inline: "always" where a call's arguments, of which references are counted, cost too much.
     """
-    return numba.njit(
-        fastmath=set(fastmath) or False,
-        nogil=True,
-        error_model="numpy",
-        boundscheck=False,
-        inline=inline,
-    )
+    njit: Any = numba.njit  # its types lack the last two
+
+    def compiled(function: Any = None, *, allocates: bool = False) -> Callable[..., Any]:
+        made: Callable[..., Any] = njit(
+            function,
+            fastmath=set(fastmath) or False,
+            nogil=True,
+            error_model="numpy",
+            boundscheck=False,
+            no_cfunc_wrapper=True,
+            _nrt=allocates,
+        )
+        return made
+
+    return compiled
 
 
 reassociated = kernel("reassoc", "contract", "nsz")  # sums in any order: vectorised dot products
-inlined = kernel("reassoc", "contract", "nsz", inline="always")  # the same, within what calls it
 contracted = kernel("contract")  # products and sums may be one operation; their order matters
 exact = kernel()  # every operation rounds as it is written
 
@@ -124,32 +133,51 @@ class Kernels:
     def code(self) -> Code:
         """Machine code of the entries: from the installation, the user's cache or the compiler.
 
+        What is missing of all kernels that this process has loaded is compiled side by side.
         Nothing is in it where another process can't be had: then this one compiles, for itself.
         """
-        name, cached = self.name(processor()), cache_folder()
-        code = _read(SHIPPED / name) or _read(cached / name)
-        if not code:
-            LOG.warning(
-                "heft: compiling numerical kernels (%s), once: 2 to 40 s, then kept in %s",
-                self._module.removeprefix("heft."),
-                cached,
-            )
-            packed = self.compiled_elsewhere(processor())
-            code = _code(packed)
-            if code:
-                with suppress(OSError):  # as good as before, only that the next run compiles again
-                    _write(packed, cached / name)
-                    _forget(cached, self._module)
+        if self._kept:
+            return self._kept
+        loaded = (vars(m).get("KERNELS") for m in tuple(sys.modules.values()) if m is not None)
+        others = [k for k in loaded if isinstance(k, Kernels) and k is not self]
+        missing = [self, *(k for k in others if "code" not in vars(k) and not k._kept)]
+        LOG.warning(
+            "heft: compiling numerical kernels (%s), once: up to a minute, then kept in %s",
+            ", ".join(k._module.removeprefix("heft.") for k in missing),
+            cache_folder(),
+        )
+        for kernels, code in zip(missing, _side_by_side(Kernels._made, missing), strict=True):
+            vars(kernels)["code"] = code
+        return cast("Code", vars(self)["code"])
+
+    @property
+    def _kept(self) -> Code:
+        name = self.name(processor())
+        return _read(SHIPPED / name) or _read(cache_folder() / name)
+
+    def _made(self) -> Code:
+        packed = self.compiled_elsewhere(processor())
+        code = _code(packed)
+        if code:
+            with suppress(OSError):  # as good as before, only that the next run compiles again
+                _write(packed, cache_folder() / self.name(processor()))
+                _forget(cache_folder(), self._module)
         return code
 
     def compile(self) -> bytes:
         """Compile the entries in this process, and return their machine code, a ZIP file.
 
+        What they call must not be called from Python afterwards: it gets no code for that.
+
         Raises:
             RuntimeError: If code depends on where things lie in the memory of this process.
         """
+        for function in self._used:
+            if hasattr(function, "py_func"):
+                function.targetoptions["no_cpython_wrapper"] = True
         for entry in self.entries:
             entry._cache = NullCache()
+            entry.targetoptions["no_cpython_wrapper"] = False
         self.warm_up()
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as file:
@@ -193,7 +221,7 @@ class Kernels:
         """
         paths = [str(PACKAGE.parent), *(p for p in sys.path if os.path.isabs(p))]
         program = (
-            "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # its parent's
+            "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "  # without a word
             f"sys.path[:] = {paths!r}; import {__name__} as c; c.emit()"
         )
         settings = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
@@ -311,8 +339,16 @@ def ship(folder: Path, processors: Sequence[str]) -> None:
         _write(packed, folder / name)
 
     wanted = [(kernels, p) for kernels in every_kernels() for p in processors]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda one: write(*one), wanted))
+    _side_by_side(lambda one: write(*one), wanted)
+
+
+def _side_by_side(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Return what a function makes of each item; at once as many as there are cores."""
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        return list(pool.map(work, items))
+    finally:  # also at an interrupt, which ends the processes that threads wait for
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def cache_folder() -> Path:

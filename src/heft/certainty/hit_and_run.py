@@ -39,7 +39,7 @@ def _feasible(here: Array, rate: Array, t: float, signs: int, cholesky: Array) -
     return True
 
 
-@reassociated
+@reassociated(allocates=True)
 def walk(
     point: Array,
     feasible: tuple[Array, Array, int],

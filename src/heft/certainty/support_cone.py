@@ -149,7 +149,7 @@ def _congruence(frame: Array, out: Array) -> None:
             q += 1
 
 
-@reassociated
+@reassociated(allocates=True)
 def _scale_body(slack: Array, push: Array, maps: Array, values: Array) -> bool:
     """Fill a body's maps and λ; false where one has reached the boundary."""
     own, other, both, square, axes = np.zeros((5, 4, 4))
@@ -185,7 +185,7 @@ def _scale_body(slack: Array, push: Array, maps: Array, values: Array) -> bool:
     return True
 
 
-@reassociated
+@reassociated(allocates=True)
 def _body_beyond(scaled: Array, values: Array, beyond: float) -> float:
     """Return 1/α of the step α along a body's scaled change to the boundary, if more than given."""
     lower, matrix = np.zeros((2, 4, 4))
@@ -264,7 +264,8 @@ def slacks(cone: Cone, v: Array, out: Array) -> None:
     """Fill the slacks P v."""
     rows, first, right, radius, _, limits = cone
     n, count = rows.shape[1], len(rows) - limits
-    out[:n] = v[:n]
+    for i in range(n):
+        out[i] = v[i]
     out[n + limits], out[n + limits + 1] = radius * v[n + 1], v[n]
     for i in range(len(rows)):
         total = _dot(rows[i, first[i] :], v[first[i] : n]) - v[n + 1] * right[i]
@@ -276,7 +277,8 @@ def pulls(cone: Cone, push: Array, out: Array) -> None:
     """Fill Pᵀ z."""
     rows, first, right, radius, _, limits = cone
     n, count = rows.shape[1], len(rows) - limits
-    out[:n] = push[:n]
+    for i in range(n):
+        out[i] = push[i]
     out[n], out[n + 1] = push[n + limits + 1], radius * push[n + limits]
     for i in range(len(rows)):
         on_row = push[n + limits + 2 + i if i < count else n + i - count]
@@ -347,7 +349,7 @@ def beyond(cone: Cone, scaling: Scaling, change: Array) -> float:
     return float(found)
 
 
-@reassociated
+@reassociated(allocates=True)
 def complement(
     cone: Cone, scaling: Scaling, target: float, first: Array, second: Array, out: Array
 ) -> None:
@@ -381,7 +383,7 @@ def complement(
 # ---- Newton's equations ---------------------------------------------------------------------
 
 
-@reassociated
+@reassociated(allocates=True)
 def _soften(cone: Cone, scaling: Scaling, g: Array, out: Array) -> None:
     """Take the W Wᵀ g of bodies and terms from an output, shape (n,)."""
     maps, lengths = scaling[0], scaling[2]
@@ -396,7 +398,7 @@ def _soften(cone: Cone, scaling: Scaling, g: Array, out: Array) -> None:
         out[k] -= lengths[k - 10 * cone[4]] ** 2 * g[k]
 
 
-@reassociated
+@reassociated(allocates=True)
 def solve(
     cone: Cone, scaling: Scaling, factor: Factor, g: Array, b: Array, move: Array, push: Array
 ) -> None:
@@ -517,7 +519,7 @@ def _changed(
     return float(max(found, 1e-300))
 
 
-@reassociated
+@reassociated(allocates=True)
 def step(
     cone: Cone, scaling: Scaling, factor: Factor, problem: Array, at: Point, lacking: Lacking
 ) -> float:

@@ -52,9 +52,9 @@ def _place(tree, offset, q, R, p):  # type: ignore[no-untyped-def]
         c = np.cos(x) if kind[b] == 0 else 0.0
         for j in range(9):
             R[b, j] = constant[b, j] + sine[b, j] * s + cosine[b, j] * c
-        p[b] = translation[b]
-        if kind[b] == 1:
-            for j in range(3):
+        for j in range(3):
+            p[b, j] = translation[b, j]
+            if kind[b] == 1:
                 for i in range(3):
                     p[b, j] += constant[b, 3 * j + i] * axis[b, i] * x
 
@@ -67,7 +67,7 @@ def _inertia_times(pi, w, out):  # type: ignore[no-untyped-def]
     out[2] = pi[7] * w[0] + pi[8] * w[1] + pi[9] * w[2]
 
 
-@contracted
+@contracted(allocates=True)
 def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
     """Write the torque at zero acceleration: Coriolis and centrifugal terms, and gravity."""
     tree, _, parameters, _, _, gravity = model
@@ -125,7 +125,7 @@ def _bias(model, v, R, p, room, bias):  # type: ignore[no-untyped-def]
                 moment[k, i] += t[i] + u[i]
 
 
-@contracted
+@contracted(allocates=True)
 def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
     """Add a body's ten parameters, transformed to its parent's frame, to the parent's."""
     h, half, turned = np.empty(3), np.empty(3), np.empty((3, 3))
@@ -151,7 +151,7 @@ def _lumped(pi, R, p, out):  # type: ignore[no-untyped-def]
     out[9] += turned[2, 2]
 
 
-@contracted
+@contracted(allocates=True)
 def _mass(tree, parameters, R, p, lumped, M):  # type: ignore[no-untyped-def]
     """Write the mass matrix, by the composite-rigid-body algorithm."""
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
@@ -233,7 +233,7 @@ def _solve(A, x):  # type: ignore[no-untyped-def]
         x[k] /= A[k, k]
 
 
-@contracted
+@contracted(allocates=True)
 def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
     """Overwrite a by the acceleration of a step from q and v under a held effort.
 
@@ -270,7 +270,7 @@ def _step(model, h, q, v, a, tau, room):  # type: ignore[no-untyped-def]
     return True
 
 
-@contracted
+@contracted(allocates=True)
 def _room(tree, n):  # type: ignore[no-untyped-def]
     count = tree[0].shape[0]
     return (
@@ -285,7 +285,7 @@ def _room(tree, n):  # type: ignore[no-untyped-def]
     )
 
 
-@contracted
+@contracted(allocates=True)
 def follow(model, controller, start, wanted, h, log):  # type: ignore[no-untyped-def]
     """Follow a reference under a PID controller of each joint; return the steps taken.
 
@@ -324,7 +324,7 @@ def follow(model, controller, start, wanted, h, log):  # type: ignore[no-untyped
     return count
 
 
-@contracted
+@contracted(allocates=True)
 def carry(M, K, D, Y, controller, h, out):  # type: ignore[no-untyped-def]
     """Write sensitivities to parameters of the positions and efforts of `follow`, by its equations.
 
@@ -362,7 +362,7 @@ def carry(M, K, D, Y, controller, h, out):  # type: ignore[no-untyped-def]
         V += h * rise
 
 
-@contracted
+@contracted(allocates=True)
 def push(model, h, tau, states, rise):  # type: ignore[no-untyped-def]
     """Move robots of different parameters by a step under held efforts.
 

@@ -42,6 +42,7 @@ from .walk import (
     _scaled,
     _slide,
     _turn,
+    _wanted,
 )
 
 N10, N11, N12, N13, N14, N15, N16, N17 = (k * BLOCK for k in range(10, 18))
@@ -239,14 +240,15 @@ def _forth(tree, motion, b, block, kept, work):  # type: ignore[no-untyped-def]
         S[b, mine, :] = 0.0
     shift = 3 if kind[b] == 0 else 0
     for j in range(3):
-        S[b, mine, (shift + j) * BLOCK : (shift + j + 1) * BLOCK] += multiplier[b] * axis[b, j]
+        for k in range((shift + j) * BLOCK, (shift + j + 1) * BLOCK):
+            S[b, mine, k] += multiplier[b] * axis[b, j]
     length[b] = max(count, mine + 1)
 
 
 @reassociated
 def _back(tree, motion, b, block, seeded, room, out):  # type: ignore[no-untyped-def]
     parent, kind, _, channel, multiplier, _, _, _, _, axis = tree
-    (first, size), (slots, seeds), (kept, adjoint, work) = block, seeded, room
+    (first, size), (slots, wanted, seeds), (kept, adjoint, work) = block, seeded, room
     R, p, V, A, carried_V, carried_A, S, moving, length = kept
     Vb, Ab, Sb = adjoint
     speed, of_rise, of_rate, of_place = work[2], work[3], work[5], work[6]
@@ -255,9 +257,9 @@ def _back(tree, motion, b, block, seeded, room, out):  # type: ignore[no-untyped
     own[:] = 0.0
     for i in range(length[b]):
         row = moving[b, i]
-        to = slots[row, 10 * b : 10 * b + 10]
-        if to.max() < 0:
+        if not wanted[row, b]:
             continue
+        to = slots[row, 10 * b :]
         for j in range(10):
             if to[j] >= 0:
                 _copy(seeds[row, to[j]][first:], ten[j * BLOCK :], size)
@@ -288,7 +290,7 @@ def _back(tree, motion, b, block, seeded, room, out):  # type: ignore[no-untyped
         out[2][channel[b], first + k] += multiplier[b] * of_rise[k]
 
 
-@reassociated
+@reassociated(allocates=True)
 def pull(tree, motion, slots, seeds, deepest, out):  # type: ignore[no-untyped-def]
     """Add ∂(Σ seeds·Y)/∂(q, v, a) of all samples to three arrays `[channel, sample]`.
 
@@ -325,7 +327,7 @@ def pull(tree, motion, slots, seeds, deepest, out):  # type: ignore[no-untyped-d
         np.zeros(18 * BLOCK),  # what axes add to: c, [α]× + [ω]×², α, ω
         np.zeros(10 * BLOCK),
     )
-    stop = motion[0].shape[1]
+    seeded, stop = (slots, _wanted(tree, slots), seeds), motion[0].shape[1]
     for first in range(0, stop, BLOCK):
         block = (first, min(BLOCK, stop - first))
         for b in range(bodies):
@@ -334,4 +336,4 @@ def pull(tree, motion, slots, seeds, deepest, out):  # type: ignore[no-untyped-d
         adjoint[1][:] = 0.0
         adjoint[2][:] = 0.0
         for b in range(bodies - 1, -1, -1):
-            _back(tree, motion, b, block, (slots, seeds), (kept, adjoint, work), out)
+            _back(tree, motion, b, block, seeded, (kept, adjoint, work), out)

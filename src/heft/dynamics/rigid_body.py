@@ -43,7 +43,7 @@ def mass_matrix(parameters: Array) -> Array:
     return matrix
 
 
-@exact
+@exact(allocates=True)
 def _scratch():  # type: ignore[no-untyped-def]
     """Return what `_rate` leaves: the wrench less b, b by ω, a and α, and R."""
     return np.empty(6), np.empty((6, 3)), np.empty(6), np.empty((3, 3))
@@ -114,7 +114,7 @@ def _advance(x: Array, h: float, wrench: Array, body: Any, work: Any, stages: An
                 places[stage + 1, i] = x[i] + reach * rate[i]
 
 
-@exact
+@exact(allocates=True)
 def _linearise(x: Array, body: Any, work: Any, by: Array) -> None:
     """Write the derivatives of a state's rate by state and wrench, where `_rate` has just been."""
     _, bent, six, turn = work
@@ -142,7 +142,7 @@ def _linearise(x: Array, body: Any, work: Any, by: Array) -> None:
     _accelerations(body[2], turn, forces, by[7:10, 10:], by[10:13, 10:])
 
 
-@exact
+@exact(allocates=True)
 def _accelerations(inverse: Array, turn: Array, forces: Array, linear: Array, angular: Array):  # type: ignore[no-untyped-def]
     """Write v' and ω' by generalised forces in the body's frame, (3, c) each of (6, c)."""
     felt = np.empty(3)
@@ -159,7 +159,7 @@ def _accelerations(inverse: Array, turn: Array, forces: Array, linear: Array, an
             linear[i, j] = turn[i, 0] * felt[0] + turn[i, 1] * felt[1] + turn[i, 2] * felt[2]
 
 
-@exact
+@exact(allocates=True)
 def _chained(by: Array, moved: Array, out: Array) -> None:
     """Write `by[:, :13] @ moved` plus `by` of the wrench (chain rule); zeros are skipped."""
     width = moved.shape[1]
@@ -173,7 +173,7 @@ def _chained(by: Array, moved: Array, out: Array) -> None:
                     out[i, j] += factor * moved[k, j]
 
 
-@exact
+@exact(allocates=True)
 def _linearised(states: Array, wrench: Array, h: float, body: Any, after: Array, slope: Array):  # type: ignore[no-untyped-def]
     """Write the states after a step, and their derivatives by state and wrench (N, 13, 19)."""
     width, work = STATE + 6, _scratch()
@@ -270,7 +270,7 @@ def _integrate(S: Array, h: float, power: Array, other: Array, Phi: Array, Gamma
                     total += S[i, k] * power[k, j]
                 other[i, j] = total * h / order
             other[i, i] += 1.0
-        power[:] = other
+        power, other = other, power
     for i in range(ERRORS):
         for j in range(ERRORS):
             total = 0.0
@@ -292,7 +292,7 @@ def _unit(x: Array) -> None:
         x[i] /= size
 
 
-@exact
+@exact(allocates=True)
 def _transitions(states: Array, wrench: Array, steps: Array, body: Any, out: Any) -> None:
     after, Phi, Gamma = out
     work, places, rate = _scratch(), np.empty((4, STATE)), np.empty(STATE)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heft.compiled import contracted, inlined, reassociated
+from heft.compiled import contracted, reassociated
 from heft.information import folding
 
 BLOCK = 64  # samples per vector block: eight AVX-512 registers
@@ -225,12 +225,19 @@ def _copy(source, target, size):  # type: ignore[no-untyped-def]
 
 
 @reassociated
+def _hand_out(ten, to, out, at, size):  # type: ignore[no-untyped-def]
+    for j in range(10):
+        if to[j] >= 0:
+            _copy(ten[j * BLOCK :], out[to[j], at:], size)
+
+
+@reassociated
 def _scaled(factor, source, target, size):  # type: ignore[no-untyped-def]
     for k in range(size):
         target[k] = factor * source[k]
 
 
-@inlined
+@reassociated
 def _place(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
     _, kind, depth, _, _, constant, sine, cosine, translation, axis = tree
     (first, size), R, p, speeds = block, work[0][depth[b]], work[1][depth[b]], work[8]
@@ -250,7 +257,7 @@ def _float(d, S, moving, length):  # type: ignore[no-untyped-def]
     length[d] = 6
 
 
-@inlined
+@reassociated
 def _axes(tree, b, work):  # type: ignore[no-untyped-def]
     """Carry the axes that move a body into its frame, add its own; return that one's place."""
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
@@ -265,12 +272,13 @@ def _axes(tree, b, work):  # type: ignore[no-untyped-def]
     shift = 3 if kind[b] == 0 else 0
     for j in range(3):
         own = multiplier[b] * axis[b, j]
-        S[d, mine, (shift + j) * BLOCK : (shift + j + 1) * BLOCK] += own
+        for k in range((shift + j) * BLOCK, (shift + j + 1) * BLOCK):
+            S[d, mine, k] += own
     length[d] = max(count, mine + 1)
     return mine
 
 
-@inlined
+@reassociated
 def _move(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
     """Velocity and acceleration of a body, that of gravity taken off, from those of its parent."""
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
@@ -305,13 +313,17 @@ def _move(tree, motion, b, block, work):  # type: ignore[no-untyped-def]
     _block(Vd, Ad, C)
 
 
-@reassociated
+@reassociated(allocates=True)
 def _wanted(tree, lines):  # type: ignore[no-untyped-def]
-    """Return the bodies of which a column goes somewhere, and those that these hang on."""
-    wanted = np.zeros(len(tree[0]) + 1, dtype=np.bool_)  # the last is the world's
-    for b in range(len(tree[0]) - 1, -1, -1):
-        wanted[b] |= lines[:, 10 * b : 10 * b + 10].max() >= 0
-        wanted[tree[0][b]] |= wanted[b]
+    """Return what goes somewhere: rows [channel, body], then bodies and those that they hang on."""
+    parent, channels = tree[0], lines.shape[0]
+    wanted = np.zeros((channels + 1, len(parent) + 1), dtype=np.bool_)  # the last is the world's
+    for b in range(len(parent) - 1, -1, -1):
+        for c in range(channels):
+            for j in range(10 * b, 10 * b + 10):
+                wanted[c, b] |= lines[c, j] >= 0
+            wanted[channels, b] |= wanted[c, b]
+        wanted[channels, parent[b]] |= wanted[channels, b]
     return wanted
 
 
@@ -325,7 +337,7 @@ def _rows(tree, motion, block, lines, wanted, out, at, work):  # type: ignore[no
     _, _, V, A, S, C, _, ten, _, moving, length = work
     size = block[1]
     for b in range(depth.shape[0]):
-        if not wanted[b]:
+        if not wanted[-1, b]:
             continue
         d = depth[b]
         Vd, Ad = V[d], A[d]
@@ -335,16 +347,14 @@ def _rows(tree, motion, block, lines, wanted, out, at, work):  # type: ignore[no
         else:
             _axes(tree, b, work)
         for i in range(length[d]):
-            to = lines[moving[d, i], 10 * b : 10 * b + 10]
-            if to.max() < 0:
+            c = moving[d, i]
+            if not wanted[c, b]:
                 continue
             _entries(Vd, Ad, C, S[d, i], ten)
-            for j in range(10):
-                if to[j] >= 0:
-                    _copy(ten[j * BLOCK :], out[to[j]][at:], size)
+            _hand_out(ten, lines[c, 10 * b :], out, at, size)
 
 
-@reassociated
+@reassociated(allocates=True)
 def _workspace(depths, channels):  # type: ignore[no-untyped-def]
     return (
         np.zeros((depths, 9 * BLOCK)),
@@ -361,7 +371,7 @@ def _workspace(depths, channels):  # type: ignore[no-untyped-def]
     )
 
 
-@reassociated
+@reassociated(allocates=True)
 def regress(tree, motion, lines, out):  # type: ignore[no-untyped-def]
     """Write the regressor rows of all samples to `out[line, sample]`."""
     work, stop = _workspace(tree[2].max() + 1, lines.shape[0]), motion[0].shape[1]
@@ -408,7 +418,7 @@ def _return(R, p, f, out):  # type: ignore[no-untyped-def]
         out[N5 + k] += R[N6 + k] * nx + R[N7 + k] * ny + R[N8 + k] * nz + px * y - py * x
 
 
-@inlined
+@reassociated
 def _held(tree, b, block, F, work, out):  # type: ignore[no-untyped-def]
     """Add what holds a body's wrench: its joint's effort, and the wrench of its parent."""
     parent, kind, depth, channel, multiplier, _, _, _, _, axis = tree
@@ -425,7 +435,7 @@ def _held(tree, b, block, F, work, out):  # type: ignore[no-untyped-def]
         _return(R[d], p[d], F[d], F[d - 1])
 
 
-@reassociated
+@reassociated(allocates=True)
 def efforts(tree, motion, parameters, out):  # type: ignore[no-untyped-def]
     """Add the inverse dynamics of all samples to `out[channel, sample]` [N·m or N].
 
@@ -511,7 +521,7 @@ def _weighs(g, m, o):  # type: ignore[no-untyped-def]
         o[N3 + k] += gx * ty - gy * tx
 
 
-@inlined
+@reassociated
 def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped-def]
     """Add how a joint's axis moves with its body to D, then the joint's own motion to V."""
     _, kind, _, channel, multiplier, _, _, _, _, axis = tree
@@ -528,7 +538,7 @@ def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped
 
 
 @reassociated
-def _momenta(tree, motion, block, lines, out, work, D):  # type: ignore[no-untyped-def]
+def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[no-untyped-def]
     """Momentum and remainder of one block of samples into arrays `[line, first:]`.
 
     `lines[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
@@ -539,7 +549,7 @@ def _momenta(tree, motion, block, lines, out, work, D):  # type: ignore[no-untyp
     _, _, rate, _, gravity = motion
     R, p, V, G, S, _, still, ten, speeds, moving, length = work
     (first, size), (momentum, remainder) = block, out
-    unit = np.zeros(3)
+    unit = speeds[:3]
     for j in range(3):
         _copy(gravity[j, first:], still[j * BLOCK :], size)
     for b in range(parent.shape[0]):
@@ -576,29 +586,25 @@ def _momenta(tree, motion, block, lines, out, work, D):  # type: ignore[no-untyp
                 D[d, mine, :] = 0.0
             _own_motion(tree, motion, b, block, Vd, D[d, mine], speeds[:BLOCK])
         for i in range(length[d]):
-            to = lines[moving[d, i], 10 * b : 10 * b + 10]
-            if to.max() < 0:
+            c = moving[d, i]
+            if not wanted[c, b]:
                 continue
             _against(Vd, S[d, i], ten)
-            for j in range(10):
-                if to[j] >= 0:
-                    _copy(ten[j * BLOCK :], momentum[to[j]][first:], size)
+            _hand_out(ten, lines[c, 10 * b :], momentum, first, size)
             _against(Vd, D[d, i], ten)
             _weighs(Gd, S[d, i], ten)
-            for j in range(10):
-                if to[j] >= 0:
-                    _copy(ten[j * BLOCK :], remainder[to[j]][first:], size)
+            _hand_out(ten, lines[c, 10 * b :], remainder, first, size)
 
 
-@reassociated
+@reassociated(allocates=True)
 def momenta(tree, motion, lines, momentum, remainder):  # type: ignore[no-untyped-def]
     """Write W₂ and W₁ of all samples to two arrays `[line, sample]`."""
     stop = motion[0].shape[1]
     work = _workspace(tree[2].max() + 1, lines.shape[0])
-    D = np.zeros_like(work[4])
+    D, wanted = np.zeros_like(work[4]), _wanted(tree, lines)
     for first in range(0, stop, BLOCK):
         block = (first, min(BLOCK, stop - first))
-        _momenta(tree, motion, block, lines, (momentum, remainder), work, D)
+        _momenta(tree, motion, block, lines, wanted, (momentum, remainder), work, D)
 
 
 @reassociated
@@ -610,7 +616,7 @@ def _leave_out(counts, size, rows, width, at):  # type: ignore[no-untyped-def]
             row[k] = row[k] if counts[k] else 0.0
 
 
-@reassociated
+@reassociated(allocates=True)
 def reduce(tree, motion, layout, columns, measured, deep, triangles):  # type: ignore[no-untyped-def]
     """Reduce all samples by orthogonal transformations to one triangle [R z; 0 ρ] a channel.
 

@@ -58,7 +58,7 @@ def _forward(L, B):  # type: ignore[no-untyped-def]
             B[i, j] /= L[i, i]
 
 
-@contracted
+@contracted(allocates=True)
 def _predict(step, X, P, work, wide):  # type: ignore[no-untyped-def]
     """Overwrite X by Φ X + [Γ d] and P by Φ P Φᵀ + Q; Φ of coloured noise is mostly zeros."""
     Phi, Gamma, defect, Q = step
@@ -87,7 +87,7 @@ def _predict(step, X, P, work, wide):  # type: ignore[no-untyped-def]
             P[j, i] = work[i, j]
 
 
-@contracted
+@contracted(allocates=True)
 def _update(residual, variance, X, P, rows, half, inverse):  # type: ignore[no-untyped-def]
     """Take a measurement of the leading errors; a missing one has infinite variance.
 
@@ -126,7 +126,7 @@ def _update(residual, variance, X, P, rows, half, inverse):  # type: ignore[no-u
                 P[i, j] -= half[k, i] * half[k, j]
 
 
-@contracted
+@contracted(allocates=True)
 def _filter(steps, measured, X, P, out):  # type: ignore[no-untyped-def]
     Phi, Gamma, defect, Q = steps
     (residual, variance), (rows, half, inverse, before, spread) = measured, out
@@ -140,7 +140,7 @@ def _filter(steps, measured, X, P, out):  # type: ignore[no-untyped-def]
         _update(residual[n], variance[n], X, P, rows[n], half[n], inverse[n])
 
 
-@contracted
+@contracted(allocates=True)
 def _backward(Phi, white, half, inverse, before, spread, out):  # type: ignore[no-untyped-def]
     """Write the smoothed errors x̂ − P λ, λ from the innovations to come [Bierman1977]."""
     count, s = before.shape

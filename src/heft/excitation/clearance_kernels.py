@@ -33,7 +33,7 @@ CAPSULE, SPACE, BOX = 0, 1, 2  # what the second of a pair is
 TINY = 1e-14  # [m] or [m²]; what is smaller has no direction
 
 
-@exact
+@exact(allocates=True)
 def distances(q: Array, tree: Any, capsules: Any, room: Any, out: Array) -> None:
     """Write the distances of all pairs at N postures, shape (N, m) [m].
 
@@ -53,7 +53,7 @@ def distances(q: Array, tree: Any, capsules: Any, room: Any, out: Array) -> None
             out[n, m] = _gap(pairs[m], ends, capsules[2], room, witness)
 
 
-@exact
+@exact(allocates=True)
 def gradient(q: Array, tree: Any, capsules: Any, room: Any, seeds: Array, out: Array) -> None:
     """Add the gradient of a weighted sum of the distances at N postures, shape (N, channels).
 
@@ -84,12 +84,12 @@ def gradient(q: Array, tree: Any, capsules: Any, room: Any, seeds: Array, out: A
         _collect(tree, place, axes, wrench, out[n])
 
 
-@exact
+@exact(allocates=True)
 def _space(bodies: int) -> tuple[Array, Array, Array]:
     return np.empty((bodies, 3, 3)), np.empty((bodies, 3)), np.empty((bodies, 3))
 
 
-@exact
+@exact(allocates=True)
 def _place_bodies(q: Array, tree: Any, rotation: Array, place: Array, axes: Array) -> None:
     parent, kind, channel, multiplier, offset, turn, shift, axis = tree
     unit, frame, local = np.eye(3), np.empty((3, 3)), np.empty((3, 3))

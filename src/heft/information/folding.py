@@ -146,7 +146,7 @@ def _reflect_three(R, j0, c, T, V, rows):  # type: ignore[no-untyped-def]
     _update(w0, w1, w2, w3, V, a2)
 
 
-@reassociated
+@reassociated(allocates=True)
 def fold(R, rows, n, m, p):  # type: ignore[no-untyped-def]
     """Update a triangle by a block of rows: R becomes the triangle of R stacked on the rows.
 
@@ -231,7 +231,7 @@ def fold(R, rows, n, m, p):  # type: ignore[no-untyped-def]
                 R[i, c] = spare[i, 0]
 
 
-@reassociated
+@reassociated(allocates=True)
 def _stack(R, rows, p, most):  # type: ignore[no-untyped-def]
     """Fold rows (m, n), at most so many at once, the last ones first: see `stack`, `eliminate`."""
     n = rows.shape[1]
@@ -310,7 +310,7 @@ def _absorb(out, rows):  # type: ignore[no-untyped-def]
     for k in range(m):
         surprise += rows[k, n - 1] * rows[k, n - 1]
     out[n - 1, n - 1] = np.sqrt(out[n - 1, n - 1] * out[n - 1, n - 1] + surprise)
-    return out, surprise
+    return surprise
 
 
 def absorb(R: Array, rows: Array) -> tuple[Array, float]:
@@ -330,8 +330,7 @@ def absorb(R: Array, rows: Array) -> tuple[Array, float]:
         whose expectation is m if the model holds.
     """
     own = np.array(R, order="C")
-    absorbed: tuple[Array, float] = _absorb(own, np.array(rows, own.dtype, order="C"))
-    return absorbed
+    return own, _absorb(own, np.array(rows, own.dtype, order="C"))
 
 
 def warm_up() -> None:

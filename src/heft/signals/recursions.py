@@ -8,7 +8,7 @@ from heft.arrays import Array
 from heft.compiled import Kernels, exact
 
 
-@exact
+@exact(allocates=True)
 def _pass(sections: Array, settled: Array, rows: Array, backwards: bool) -> None:
     """Filter rows, (n, columns), in place by the sections that `filters.butterworth` returns.
 
@@ -97,7 +97,7 @@ def chords(time: Array, values: Array, at: Array, out: Array) -> None:
             out[i, c] += (values[k + 1, c] - values[k, c]) / step * behind
 
 
-@exact
+@exact(allocates=True)
 def cubic(time: Array, values: Array, at: Array, out: Array) -> None:
     """Evaluate the not-a-knot cubic spline through values, into `out`; see `interpolated`."""
     n, columns = values.shape

@@ -47,7 +47,7 @@ def coulomb_at(free, slope, effort, scale):  # type: ignore[no-untyped-def]
     return f
 
 
-@exact
+@exact(allocates=True)
 def controlled(late, state, gains, weight, ahead):  # type: ignore[no-untyped-def]
     """Return the motors' torque by a cascade, or by computed torque where a mass matrix is given.
 
@@ -71,7 +71,7 @@ def controlled(late, state, gains, weight, ahead):  # type: ignore[no-untyped-de
     return tau
 
 
-@exact
+@exact(allocates=True)
 def followed(k, h, state, gains, wanted, noise):  # type: ignore[no-untyped-def]
     """Read the encoders, and return the velocity error of a cascade, (n,).
 
@@ -98,7 +98,7 @@ def followed(k, h, state, gains, wanted, noise):  # type: ignore[no-untyped-def]
     return late
 
 
-@exact
+@exact(allocates=True)
 def other_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped-def]
     """Return the friction that is known before the motion, and the largest Coulomb friction.
 
@@ -147,7 +147,7 @@ def other_friction(k, h, time, state, drive, beside):  # type: ignore[no-untyped
     return other, efforts
 
 
-@exact
+@exact(allocates=True)
 def through_gears(now, speed, state, drive):  # type: ignore[no-untyped-def]
     """Return the torque that elastic gears with backlash pass on, (n,); as of `advance`."""
     n = now.shape[0]
@@ -164,7 +164,7 @@ def through_gears(now, speed, state, drive):  # type: ignore[no-untyped-def]
     return passed
 
 
-@exact
+@exact(allocates=True)
 def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-def]
     """Return Coulomb friction of all joints, solved together with their acceleration, (n,).
 
@@ -199,7 +199,7 @@ def rubbed(h, free, inverse, efforts, state, drive):  # type: ignore[no-untyped-
     return rubbing
 
 
-@exact
+@exact(allocates=True)
 def advance(clock, links, state, drive, control, log, elastic):  # type: ignore[no-untyped-def]
     """Move an arm on by one step.
 

@@ -66,7 +66,7 @@ def _backward(L, x):  # type: ignore[no-untyped-def]
         x[j] = (x[j] - across) / L[j, j]
 
 
-@reassociated
+@reassociated(allocates=True)
 def _solve(A, x):  # type: ignore[no-untyped-def]
     """Solve A x = x in place."""
     L = np.linalg.cholesky(A)
@@ -74,7 +74,7 @@ def _solve(A, x):  # type: ignore[no-untyped-def]
     _backward(L, x)
 
 
-@reassociated
+@reassociated(allocates=True)
 def _eliminate(A, own, right, S, x):  # type: ignore[no-untyped-def]
     """Take friction, rows `own` of A, out of the bodies' S x = x."""
     first, end = len(x), 0  # of the bodies that it is beside
@@ -104,7 +104,7 @@ def _eliminate(A, own, right, S, x):  # type: ignore[no-untyped-def]
                 row[k] -= a * one[k] + b * two[k] + c * three[k] + d * four[k]
 
 
-@reassociated
+@reassociated(allocates=True)
 def _nonnegative(A, x, signed, held):  # type: ignore[no-untyped-def]
     """Solve A x = x in place, except that what is signed is not negative; return if `held` changed.
 
@@ -128,7 +128,7 @@ def _nonnegative(A, x, signed, held):  # type: ignore[no-untyped-def]
     return (held != before).any()
 
 
-@reassociated
+@reassociated(allocates=True)
 def _least(A, x, signed, bodies, group, held):  # type: ignore[no-untyped-def]
     """Solve A x = x in place for bodies beside friction that is held, then for all friction.
 
@@ -157,7 +157,7 @@ def _least(A, x, signed, bodies, group, held):  # type: ignore[no-untyped-def]
     return changed
 
 
-@reassociated
+@reassociated(allocates=True)
 def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
     """Return the first of the unknowns, from `least` on, that channels connect each with."""
     first, changed = np.arange(size), True
@@ -172,7 +172,7 @@ def _limbs(columns, counts, size, least):  # type: ignore[no-untyped-def]
     return first
 
 
-@reassociated
+@reassociated(allocates=True)
 def _fit(channels, prior, deviation, held, rounds, hopeless, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
     sums, columns, counts, right, energy, scale, memory, floor, rows = channels
