@@ -169,10 +169,13 @@ def fold(R, rows, n, m, p):  # type: ignore[no-untyped-def]
         m: Number of rows used.
         p: Number of columns eliminated.
     """
-    last, m = m, 0
-    T, w = np.zeros((4, 4)), np.zeros(4)
-    V = np.zeros(4 * LANES)
-    spare = np.zeros((n + 3, 2))
+    _fold(R, rows, n, m, p, (np.zeros((5, 4)), np.zeros(4 * LANES), np.zeros((n + 3, 2))))
+
+
+@reassociated
+def _fold(R, rows, n, m, p, room):  # type: ignore[no-untyped-def]
+    T, V, spare = room  # the last line of T is room for a column of products
+    w, last, m = T[4], m, 0
     for j0 in range(0, p, 4):
         panel = min(4, p - j0)
         for j in range(j0, j0 + panel):  # rows further down are zero in all columns up to here
