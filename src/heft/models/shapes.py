@@ -32,6 +32,7 @@ from .mjcf_values import Compiler, Geom, placed, vector
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
 STL = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])  # binary
 MOST = 200_000  # triangles of a file that MuJoCo reads
+MESHES = (".stl", ".dae", ".obj", ".ply", ".glb", ".off")
 FOLDER = "meshes"
 DIRECTORIES = ("meshdir", "texturedir", "assetdir")  # of <compiler>
 
@@ -127,7 +128,7 @@ def shapes_of(
     Form and source are those of a `Robot`, the folder that of its model file, to which folders of
     packages are relative; None is the working folder.
     """
-    search = Search(folder, tuple(packages))
+    search = MeshSearch(folder, tuple(packages))
     if form == "mjcf":
         return mjcf_surfaces(source, search)
     if form != "urdf":
@@ -158,7 +159,7 @@ def _lost(shapes: list[str], cure: str) -> list[str]:
     return [message] if shapes else []
 
 
-def mjcf_surfaces(source: bytes, search: Search) -> tuple[dict[str, list[Surface]], list[str]]:
+def mjcf_surfaces(source: bytes, search: MeshSearch) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the geoms of an MJCF file that can touch others, by body, and notes to the user."""
     root = xml.parse(source, "MJCF")
     model = mjcf.read(root, "MJCF")
@@ -190,7 +191,7 @@ def mjcf_surfaces(source: bytes, search: Search) -> tuple[dict[str, list[Surface
 
 
 def _of_geom(
-    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: Search
+    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: MeshSearch
 ) -> Surface:
     """Return the surface of a geom in its body's frame.
 
@@ -235,7 +236,7 @@ def _cylinder(radius: float, ends: Array) -> Surface:
     return Surface.around(np.vstack([rim.T + end for end in ends]))
 
 
-def _surface(shape: Element, search: Search) -> Surface:
+def _surface(shape: Element, search: MeshSearch) -> Surface:
     """Return the surface of a shape in its own frame.
 
     Raises:
@@ -273,7 +274,7 @@ def mesh_surface(path: Path, scale: Array) -> Surface:
 
 
 @dataclass(frozen=True)
-class Search:
+class MeshSearch:
     """Where meshes are looked for: the model file's folder, and folders of packages."""
 
     folder: Path | None
@@ -286,7 +287,10 @@ class Search:
             InvalidModel: If it is not found.
         """
         for path in self._candidates(uri):
-            if path.suffix.lower() in (".stl", ".dae", ".obj", ".ply") and path.is_file():
+            if (
+                path.suffix.lower() in MESHES
+                and path.is_file()
+            ):
                 require_regular(path, "mesh", InvalidModel)
                 return path
         raise InvalidModel("a mesh is not found", argument=uri)
@@ -333,7 +337,7 @@ def meshes_of(form: str, source: bytes, folder: Path | None) -> MeshFiles:
     for called, places in dict(_called(form, source)).items():
         try:
             path = (
-                Search(folder, ()).file(called)
+                MeshSearch(folder, ()).file(called)
                 if form == "urdf"
                 else _first(folder, places, called)
             )
