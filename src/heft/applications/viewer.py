@@ -163,6 +163,7 @@ def _mesh(shape: Element, search: MeshSearch) -> tuple[Array, Any]:
     import trimesh
     from trimesh import creation
 
+    mesh: Any
     if shape.tag == "mesh":
         mesh = trimesh.load(search.file(shape.attributes["filename"]), force="mesh")
         scale = numbers(shape.attributes.get("scale", "1 1 1"), 3, "scale", "mesh")
@@ -173,7 +174,7 @@ def _mesh(shape: Element, search: MeshSearch) -> tuple[Array, Any]:
             "sphere": lambda radius: creation.icosphere(3, radius),
         }
         mesh, scale = solids[shape.tag](*(urdf.size_of(shape) or ())), [1.0] * 3
-    vertices, faces = np.asarray(mesh.vertices, dtype=float) * scale, np.asarray(mesh.faces)
+    vertices, faces = np.asarray(mesh.vertices * np.array(scale)), np.asarray(mesh.faces)
     if not (len(faces) and np.isfinite(vertices).all()):
         raise ValueError("a mesh is of no finite triangles")
     return vertices, faces

@@ -287,10 +287,7 @@ class MeshSearch:
             InvalidModel: If it is not found.
         """
         for path in self._candidates(uri):
-            if (
-                path.suffix.lower() in MESHES
-                and path.is_file()
-            ):
+            if path.suffix.lower() in MESHES and path.is_file():
                 require_regular(path, "mesh", InvalidModel)
                 return path
         raise InvalidModel("a mesh is not found", argument=uri)
