@@ -28,14 +28,6 @@ class Grids:
 
 
 @dataclass(frozen=True)
-class RandomMotions:
-    """How random motions are drawn."""
-
-    least: float = 0.6  # smallest share of each joint's own limits that it uses
-    most: float = 1.0  # largest
-
-
-@dataclass(frozen=True)
 class SolverSettings:
     """Settings of the solver; its effort grows from round to round."""
 
@@ -93,7 +85,6 @@ class DesignSettings:
     refine: int = 4
     enough: float = 0.98  # share of a motion
     grids: Grids = Grids()  # on which the solver looks at the motion
-    draws: RandomMotions = RandomMotions()  # how random motions are drawn
     solver: SolverSettings = SolverSettings()  # of each start
 
     @property

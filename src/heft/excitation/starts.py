@@ -24,7 +24,7 @@ from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.errors import InfeasibleLimits
 
-from .design_settings import DesignSettings, RandomMotions, SolverSettings
+from .design_settings import DesignSettings, SolverSettings
 from .excitation import Excitation
 from .limits import DesignLimits, JointLimits
 
@@ -36,7 +36,6 @@ def draw(
     limits: JointLimits,
     count: int,
     rng: np.random.Generator,
-    how: RandomMotions = RandomMotions(),
 ) -> Iterator[Array]:
     """Yield unknowns X, shape (u, d), of motions whose joints each use much of their own limits.
 
@@ -66,7 +65,7 @@ def draw(
         for k, order in enumerate(orders):
             if order:
                 room = np.minimum(room, bounds.high[k] / np.abs(at[k]).max(axis=0))
-        size = rng.uniform(how.least, how.most, len(room)) * room
+        size = rng.uniform(0.6, 1.0, len(room)) * room  # shares of their own limits
         X = X * size
         if free:
             rest = np.maximum(limits.reach - size * half, 0.0)
@@ -232,7 +231,7 @@ def feasible_motions(
     """
     rng = np.random.default_rng(settings.seed)
     posture, excess = resting_posture(problem, limits.joints, rng)
-    drawn = draw(problem, limits.joints, settings.random, rng, settings.draws)
+    drawn = draw(problem, limits.joints, settings.random, rng)
     first = list(islice(drawn, settings.starts))
     feasible: list[Array] = []
     for X in chain(first, drawn) if excess <= 0.0 else ():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .friction_code import c_source, python_source
     from .link_shapes import LinkShape, cannot_touch, carried_reach
     from .shapes import MeshFiles, MeshSearch, bounding_extent, meshes_of
-    from .capsules import CapsuleFitting, Capsules, fit_capsules
+    from .capsules import Capsules, fit_capsules
     from .actuators import Actuators
     from .free_flyer import FreeFlyer, InertialSensor, Load, PoseSensor, load_of
     from .free_flyer import FlightBounds, PayloadRange, flight_bounds_from_toml

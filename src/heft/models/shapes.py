@@ -32,7 +32,6 @@ from .mjcf_values import Compiler, Geom, placed, vector
 ROUND = 48  # corners of the polygon about a circle, 0.2 % larger
 STL = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])  # binary
 MOST = 200_000  # triangles of a file that MuJoCo reads
-MESHES = (".stl", ".dae", ".obj", ".ply", ".glb", ".off")
 FOLDER = "meshes"
 DIRECTORIES = ("meshdir", "texturedir", "assetdir")  # of <compiler>
 
@@ -286,8 +285,9 @@ class MeshSearch:
         Raises:
             InvalidModel: If it is not found.
         """
+        kinds = (".stl", ".dae", ".obj", ".ply", ".glb", ".off")
         for path in self._candidates(uri):
-            if path.suffix.lower() in MESHES and path.is_file():
+            if path.suffix.lower() in kinds and path.is_file():
                 require_regular(path, "mesh", InvalidModel)
                 return path
         raise InvalidModel("a mesh is not found", argument=uri)

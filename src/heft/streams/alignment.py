@@ -22,7 +22,7 @@ from heft.arrays import Array
 from heft.information import continuous_quaternions
 
 from .messages import Piece
-from .repetition import Newest, Repetition, Standstill
+from .repetition import Newest, Repetition
 
 Stamps = NDArray[np.int64]
 
@@ -169,7 +169,6 @@ class Alignment:
     # time for which a device may repeat all values of a kind; what repeats itself for longer is
     # frozen, from its first sample on, or stands still [s]
     frozen: float = 0.05
-    standstill: Standstill = Standstill()  # how one that is not noisy is told to stand still
     # time by which samples that come after a newer one may be older than it [s]: they are sorted
     # in. Samples wait for them
     reorder: float = 0.005
@@ -322,7 +321,7 @@ class Alignment:
         if device.quaternion:  # its sign says nothing, and would be a jump
             last = [] if buffer.newest is None else [buffer.newest.values[None]]
             values = _continuous(np.concatenate([*last, values]), device.quaternion)[len(last) :]
-        repetition = Repetition(self.frozen * SECOND, None if device.noisy else self.standstill)
+        repetition = Repetition(self.frozen * SECOND, not device.noisy)
         bad, since, newest = repetition.step(stamps, values, device.kinds, buffer.newest)
         # Samples that repeat themselves have waited, see `Buffer.confirmed`.
         keep = int(np.searchsorted(buffer.stamps, since))

@@ -20,7 +20,7 @@ from heft.arrays import Array
 from heft.estimators import measured_regressor_covariance
 from heft.information import Graph, inertia, triangle_of
 
-from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
+from .agreement import Agreement, Doubt, TeamMotions, fused
 from .load import (
     LoadBelief,
     LoadEstimate,
@@ -57,7 +57,6 @@ class CooperativeMethod:
     first: int = 20  # windows before the first estimate
     every: int = 5  # windows from one estimate of the load to the next
     longer: float = 1.25  # poses are estimated anew when there are this many times as many windows
-    agreement: AgreementSettings = AgreementSettings()  # of what counts as agreeing motion
     unlikely: float = 40.0  # χ² of six a window from which it counts against the load
     against: int = 2  # windows in a row that count against it end a load
     impossible: float = 100.0  # χ² of one window that ends a load by itself
@@ -283,7 +282,7 @@ class CooperativeRun:
         beliefs = self.belief.poses
         team = TeamMotions(motions, self.parts, windows, self.graph, self.space, beliefs)
         start = {} if self.agreed.unplaced else self.agreed.poses
-        self.agreed = team.agree(start, self.method.agreement)
+        self.agreed = team.agree(start)
         if self.fitted is None or self.agreed.poses.keys() != self.poses.keys():
             self.poses = self.agreed.poses  # else with the load, which comes next
         self.pose_part_at = 0

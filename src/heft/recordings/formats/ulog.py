@@ -147,8 +147,8 @@ class _Walk:
         name, _, rest = text.partition(":")
         made = []
         for entry in filter(None, rest.split(";")):
-            whole, _, field_name = entry.partition(" ")
-            kind, _, count = whole.partition("[")
+            typed, _, field_name = entry.partition(" ")
+            kind, _, count = typed.partition("[")
             number = count.removesuffix("]")
             if count and not (number.isdecimal() and number.isascii() and len(number) < 6):
                 raise ValueError(f"a type has a count that is none, at byte {at}")
@@ -200,11 +200,11 @@ def _decoded(path: Path, seen: _Walk, damaged: Damaged) -> Iterator[Topic]:
         except (KeyError, ValueError) as problem:
             raise unreadable(NAME, path, problem) from problem
         size = kind_of.itemsize
-        whole = [s[:size] for s in samples if size <= len(s) <= most]
-        if len(whole) < len(samples):
-            what = f"{len(whole)} of {len(samples)} samples of '{name}' can be decoded"
+        sound = [s[:size] for s in samples if size <= len(s) <= most]
+        if len(sound) < len(samples):
+            what = f"{len(sound)} of {len(samples)} samples of '{name}' can be decoded"
             damaged(damage(path, what))
-        rows = np.frombuffer(b"".join(whole), kind_of) if size else np.empty(0, kind_of)
+        rows = np.frombuffer(b"".join(sound), kind_of) if size else np.empty(0, kind_of)
         fields = {n: rows[n] for n, _ in columns}
         if len(rows) and "timestamp" in fields:
             topic = name + (f"[{instance}]" if instance else "")
