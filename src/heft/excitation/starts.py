@@ -148,8 +148,10 @@ def solve(
         worth: Weight of the criterion; 0 finds a motion that breaks limits least.
     """
     at = problem.at(X)
-    multipliers, penalty, evaluations = np.zeros_like(at.constraints), settings.penalty, 0
-    enough = settings.feasible if worth else 0.0
+    # ρ [nats per squared share of a limit]; on arms that are not scored 30 to 1000 were tried first
+    multipliers, penalty, evaluations = np.zeros_like(at.constraints), 30.0, 0
+    feasible = 1e-3  # largest violation at the end, as a share of a limit
+    enough = feasible if worth else 0.0
 
     def unknowns(x: Array) -> Array:
         return np.asarray(x.reshape(-1, len(unit)) * unit)
@@ -178,14 +180,14 @@ def solve(
         at = problem.at(unknowns(x))
         value, violation = at.value, float(at.constraints.max())
         multipliers = np.maximum(0.0, multipliers + penalty * at.constraints)
-        if violation > max(settings.fall * former, settings.feasible):
-            penalty *= settings.growth
+        if violation > max(0.3 * former, feasible):
+            penalty *= 5.0
         if report is not None:
             report(rounds, evaluations, value, violation)
         settled = abs(value - before) < settings.settled or not worth
         if violation <= enough and settled:
             break
-        stuck = not worth and violation > settings.stuck * former
+        stuck = not worth and violation > 0.98 * former  # limits alone cannot be met better
         if stuck or (stop is not None and stop.is_set()):
             break
         former = violation
@@ -314,7 +316,7 @@ def improved(
         solution = solved(levels.coarse, chosen[k])
         X, start = _kept(levels, chosen[k], solution, posture)
         stopped = stop is not None and stop.is_set()
-        if start.shrunk >= settings.enough or stopped:
+        if start.shrunk >= 0.98 or stopped:
             return X, start
         again = solved(levels.middle, solution.X)
         other, second = _kept(levels, chosen[k], again, posture)

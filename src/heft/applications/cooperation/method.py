@@ -57,9 +57,6 @@ class CooperativeMethod:
     first: int = 20  # windows before the first estimate
     every: int = 5  # windows from one estimate of the load to the next
     longer: float = 1.25  # poses are estimated anew when there are this many times as many windows
-    unlikely: float = 40.0  # χ² of six a window from which it counts against the load
-    against: int = 2  # windows in a row that count against it end a load
-    impossible: float = 100.0  # χ² of one window that ends a load by itself
     # whether the load moves in a plane, all contacts' z axes across it: mass, two coordinates of
     # its centre and one moment of inertia are then all that there is
     planar: bool = False
@@ -563,5 +560,6 @@ class CooperativeRun:
         # Windows are sums of samples: they are no surer than the integrals that they stand for
         spread += np.diag((SUMMED * (np.abs(Y) @ np.abs(values))) ** 2)
         squared = float(rest @ np.linalg.solve(spread, rest))
-        self.hits = self.hits + 1 if squared > self.method.unlikely else 0
-        return self.hits >= self.method.against or squared > self.method.impossible
+        # Of six: two windows in a row that are unlikely, or one that is impossible.
+        self.hits = self.hits + 1 if squared > 40.0 else 0
+        return self.hits >= 2 or squared > 100.0
