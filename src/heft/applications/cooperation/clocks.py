@@ -50,7 +50,7 @@ class ClockOffset:
 
 
 def offset_of_squares(one: tuple[Array, Array], other: tuple[Array, Array]) -> ClockOffset:
-    """Return the offset of another robot's clock that best aligns |ω|² of windows, up to half a second.
+    """Return the offset of another's clock that best aligns |ω|² of windows, up to half a second.
 
     Args:
         one: Times [s] and |ω|² of windows [rad²/s²], shape (K,) each.
