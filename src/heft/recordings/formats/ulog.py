@@ -97,17 +97,13 @@ class _Walk:
         for begin, limit in self._pieces():
             at = begin
             while at < limit:
-                if at + 3 > limit:
-                    if limit == len(self.data):
-                        raise ValueError(f"it ends within a message, at byte {at}")
-                    break  # what was appended begins within a message that was never finished
-                size, kind = struct.unpack_from("<HB", self.data, at)
-                if kind not in KINDS:
+                size, kind = struct.unpack_from("<HB", self.data[at : at + 3].ljust(3, b"\0"))
+                if at + 3 <= limit and kind not in KINDS:
                     raise ValueError(f"no message begins at byte {at}")
                 if at + 3 + size > limit:
                     if limit == len(self.data):
                         raise ValueError(f"it ends within a message, at byte {at}")
-                    break
+                    break  # what was appended begins within a message that was never finished
                 self._take(kind, at + 3, at + 3 + size)
                 at += 3 + size
 
