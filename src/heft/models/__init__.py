@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .limits import motion_limits, with_shapes
     from .simulators import SIMULATORS, Fields, JointFields, Simulator, mjcf_joint, shown
     from .friction_code import c_source, python_source
-    from .link_shapes import LinkShape, cannot_touch, carried_reach
+    from .link_shapes import LinkShape, approach, cannot_touch, carried_reach
     from .shapes import MeshFiles, MeshSearch, bounding_extent, meshes_of
     from .capsules import Capsules, fit_capsules
     from .actuators import Actuators

@@ -9,7 +9,7 @@ links at its middle is more than the links can move within it; so the proof is o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import ModuleType
@@ -128,10 +128,21 @@ def _halved(middle: Array, half: Array, reach: Array) -> tuple[Array, Array]:
 def _reach(tree: Tree, first: LinkShape, second: LinkShape, limits: MotionLimits) -> Array:
     """Return a bound on the links' relative speed per speed of each channel [m/rad or 1]."""
     largest = np.maximum(np.abs(limits.lower), np.abs(limits.upper))
-    own = [carried_reach(tree, h.body, h.extent, largest) for h in (first, second)]
+    return approach(
+        tree, *(carried_reach(tree, h.body, h.extent, largest) for h in (first, second))
+    )
+
+
+def approach(tree: Tree, first: Mapping[int, float], second: Mapping[int, float]) -> Array:
+    """Return how fast two shapes can approach per speed of each channel, shape (d,) [m/rad or 1].
+
+    Args:
+        first: Reach of the one from each joint that carries it, as `carried_reach` returns it.
+        second: Reach of the other; none of what stands still.
+    """
     reach = np.zeros(tree.channels)
-    for body in own[0].keys() ^ own[1].keys():  # what carries both moves both alike
-        speed = abs(float(tree.multiplier[body])) * {**own[0], **own[1]}[body]
+    for body in first.keys() ^ second.keys():  # what carries both moves both alike
+        speed = abs(float(tree.multiplier[body])) * {**first, **second}[body]
         reach[int(tree.channel[body])] += speed
     return reach
 
