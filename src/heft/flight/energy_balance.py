@@ -29,6 +29,7 @@ from scipy.spatial.transform import Rotation
 
 from heft.arrays import Array
 from heft.errors import InvalidSetting, TooLittleData
+from heft.files import Number, check_fields
 from heft.information import inertia
 
 from .cycles import Cycles, series
@@ -119,14 +120,28 @@ class EnergyBalanceEstimate:
     harmonics: int  # n*, of the smallest mean |P − Ṫ|
     tried: Array  # numbers of harmonics tried, shape (k,)
     gap: Array  # mean |P − Ṫ| of each, shape (k,) [W]
+    by_harmonics: Array  # π̂ of each, shape (k, 10)
 
 
 @dataclass(frozen=True)
 class EnergyBalance:
     """The published method: harmonics n* chosen where power and kinetic energy agree best.
 
-    3 to 15 are tried, as published; its figures go to 20.
+    Raises:
+        InvalidSetting: If these are out of range or order.
     """
+
+    # least, most: numbers of harmonics tried; 3 to 15 as published (its figures go to 20)
+    least: int = 3
+    most: int = 15
+
+    def __post_init__(self) -> None:
+        count = Number("the number of harmonics is no whole number", 1, 10_000, whole=True)
+        check_fields(self, {"least": count, "most": count})
+        if self.most < self.least:
+            raise InvalidSetting(
+                "the most harmonics are fewer than the least", argument="most", got=self.most
+            )
 
     def fit(self, cycles: Cycles) -> EnergyBalanceEstimate:
         """Return the parameters of body and load, without gravity.
@@ -138,13 +153,14 @@ class EnergyBalance:
             InvalidSetting: If a cycle has too few samples for the harmonics.
             TooLittleData: If the motion does not determine the parameters.
         """
-        tried = np.arange(3, 16)
-        if 2 * tried[-1] + 1 > cycles.phases:
+        if 2 * self.most + 1 > cycles.phases:
             raise InvalidSetting(
                 "a cycle has too few samples for so many harmonics",
-                got=f"{tried[-1]} of {cycles.phases} samples",
+                argument="most",
+                got=f"{self.most} of {cycles.phases} samples",
             )
         pose, wrench = mean_angles(cycles), cycles.wrench.mean(axis=0)
+        tried = np.arange(self.least, self.most + 1)
         estimates, gap = [], []
         for n in tried:
             path = path_of_angles(pose, cycles.period, int(n))
@@ -156,6 +172,7 @@ class EnergyBalance:
             int(tried[best]),
             tried.astype(float),
             np.array(gap),
+            np.array(estimates),
         )
 
 
