@@ -18,6 +18,7 @@ from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
+from tests.flight_bounds import information_of, stated_errors
 
 from benchmarks.ipopt_tracking import IpoptTracking
 from benchmarks.program import benchmark
@@ -32,8 +33,6 @@ from heft.flight import (
     PredictiveTracking,
     design_flight,
     fly,
-    information_of,
-    stated_errors,
 )
 from heft.information import inertia, matrix_of_quaternion
 from heft.models import (

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from tests.flight_bounds import true_bound
 from tests.rotorcraft import RotorBody
 
 from benchmarks import crazyflie
@@ -30,7 +31,6 @@ from heft.flight import (
     FreeFlyerResult,
     IdentifyFreeFlyer,
     IdentifyFromCycles,
-    true_bound,
 )
 from heft.information import inertia
 from heft.signals import Smoothing

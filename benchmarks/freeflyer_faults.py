@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from tests.flight_bounds import true_bound
 from tests.free_flights import fly
 
 from benchmarks.program import benchmark, spread
 from benchmarks.results_file import Row, at_least, at_most
 from heft.arrays import Array
-from heft.flight import FirstPath, FlightLog, FlightSystem, IdentifyFreeFlyer
+from heft.flight import FlightLog, IdentifyFreeFlyer
 from heft.information import inertia
 from heft.models import load_of, shipped_free_flyer
 
@@ -62,12 +63,10 @@ def scored(item: tuple[str, int]) -> Array:
     log = FlightLog.of(flown.recording, flyer)
     found = IdentifyFreeFlyer(10.0, published=None).fit(log, flyer).body.parameters
     truth, slope = inertia.stated_body(flown.parameters)
-    system = FlightSystem.of(log, flyer, FirstPath().covariance)
-    colour = case.faults.get("colour", 0.0)
-    system = replace(system, noise=replace(system.noise, colour=(colour, colour)))
     delay, lag = (case.faults.get(n, 0.0) for n in ("delay", "lag"))
-    response = np.append(flown.parameters, [delay + lag, lag**2])
-    bound = system.bound(flown.states, response, system.variance)
+    colour = case.faults.get("colour", 0.0)
+    truly = (flown.states, flown.parameters, (delay + lag, lag**2), colour)
+    bound = true_bound(log, flyer, *truly)
     bound = bound + case.scale_std**2 * np.outer(flown.parameters, flown.parameters)
     numbers, own = inertia.stated_body(found.values)
     std, least = (

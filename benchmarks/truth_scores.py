@@ -23,7 +23,8 @@ from heft.arrays import Array
 from heft.fit.scores import filtered
 from heft.models import Robot
 from heft.recordings import Recording
-from heft.simulation import Coulomb, ExactMotion, SimulatedExperiment, Viscous
+from heft.simulation import Coulomb, Drive, ExactMotion, SimulatedExperiment, Viscous
+from heft.simulation.simulated_drives import Dahl, Load, LuGre, Warming
 
 NORMAL = 1.96
 TORQUE_ROWS = 40  # of another motion, evenly spaced
@@ -170,13 +171,25 @@ def torque(found: Identification, motion: ExactMotion) -> Compared:
     return Compared(left[rows], NORMAL * std[rows], scale)
 
 
+def line_of(drive: Drive, kind: type[Viscous] | type[Coulomb]) -> float | None:
+    """Return c of linear viscous or F of Coulomb friction; None where another law holds."""
+    if any(isinstance(law, LuGre | Dahl | Load | Warming) for law in drive.laws):
+        return None
+    for law in drive.laws:
+        if kind is Viscous and isinstance(law, Viscous) and np.isinf(law.bend):
+            return law.coefficient
+        if kind is Coulomb and isinstance(law, Coulomb) and law.ratio == 1.0:
+            return law.effort
+    return None
+
+
 def simple_friction(stored: Mapping[str, Any], truth: SimulatedExperiment) -> Compared:
     """Viscous and Coulomb friction where a line is the truth; scaled by the true ones."""
     error, half, scale = [], [], []
     for joint, drive in zip(truth.arm.joints, truth.drives, strict=True):
         entry = stored["joints"][joint]
         for kind, name in ((Viscous, "viscous"), (Coulomb, "coulomb")):
-            right = drive.coefficient(kind)
+            right = line_of(drive, kind)
             if right is not None:
                 error.append(entry["simple"][name] - right)
                 half.append(NORMAL * entry["std"][name])

@@ -28,7 +28,6 @@ OWNERS = {
     "scipy.signal": "heft.signals",
     "mcap": "heft.recordings",
     "rosbags": "heft.recordings",
-    "pyulog": "heft.recordings",
     "sqlite3": "heft.recordings",
     "zstandard": "heft.recordings",
     "lz4": "heft.recordings",

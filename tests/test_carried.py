@@ -13,7 +13,7 @@ import pytest
 
 from heft.applications.identification import identify
 from heft.applications.payload import by_torques, payload, report
-from heft.applications.payload.by_torques import Carried, Existence, WeighCarried, from_bodies
+from heft.applications.payload.by_torques import Carried, WeighCarried, existence, from_bodies
 from heft.applications.payload.from_files import of_joints
 from heft.errors import InvalidSetting
 from heft.fit import Limit, Limits
@@ -223,7 +223,7 @@ def test_a_mass_that_is_surely_negative_is_no_load(deviations: float, status: st
     """Whatever else is all but unknown, so that little of it is no body's."""
     covariance = np.diag([1e-4, *[1e4] * 9])
     ten = np.array([0.01 * deviations, *[1.0] * 3, 50.0, 0.0, 50.0, 0.0, 0.0, 50.0])
-    check = Existence().of_load(ten, covariance)
+    check = existence(ten, covariance)
     assert check.status == status and ("exchanged" in check.message) == (status == "fail")
 
 

@@ -24,6 +24,7 @@ from heft.excitation.clearance_kernels import _turn
 from heft.models import (
     Capsules,
     LinkShape,
+    MeshSearch,
     MotionLimits,
     Options,
     Robot,
@@ -33,7 +34,6 @@ from heft.models import (
     motion_limits,
 )
 from heft.models.capsules import _stand_in
-from heft.models.shapes import Search
 
 from .robots import ROOT, path_of
 
@@ -287,7 +287,7 @@ def test_meshes_are_found_by_their_place_or_by_their_package(tmp_path: Path) -> 
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).touch()
     home, there = tmp_path / "arm_description", tmp_path / "others/arm_description/b.stl"
-    search = Search(home, (str(tmp_path / "others"),))
+    search = MeshSearch(home, (str(tmp_path / "others"),))
     for uri in ("a.stl", f"file://{home / 'a.stl'}", "package://arm_description/a.stl"):
         assert search.file(uri).samefile(home / "a.stl"), uri
     assert search.file("package://arm_description/b.stl") == there

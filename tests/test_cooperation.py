@@ -29,7 +29,7 @@ from heft.applications.cooperation import (
     simulate_team_files,
 )
 from heft.applications.cooperation import results as team_results
-from heft.applications.cooperation.clocks import ClockOffset, ClockSettings, offset_of_squares
+from heft.applications.cooperation.clocks import ClockOffset, offset_of_squares
 from heft.applications.cooperation.method import CooperativeRun
 from heft.applications.cooperation.node import TeamSolver
 from heft.applications.cooperation.paper import estimate_map, observation
@@ -246,7 +246,7 @@ def clock_offset(*pair: ContactSignals) -> ClockOffset:
     for part in windows_of(pair):
         good = np.isfinite(part.motion).all(axis=1)
         squares.append((part.time[good], part.motion[good, SQUARES][:, :3].sum(axis=1)))
-    return offset_of_squares(*squares, ClockSettings())
+    return offset_of_squares(*squares)
 
 
 @pytest.mark.parametrize("offset", [0.012, -0.15])

@@ -22,12 +22,11 @@ from heft.flight import (
     TrackingSettings,
     design_flight,
     fly,
-    information_of,
-    stated_errors,
 )
 from heft.information import inertia
 from heft.models import FlightBounds, PayloadRange, load_of, shipped_free_flyer
 from heft.recordings import Recording
+from tests.flight_bounds import information_of, stated_errors
 
 pytest.importorskip("mujoco")
 pytest.importorskip("daqp")

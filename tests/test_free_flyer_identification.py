@@ -27,13 +27,13 @@ from heft.flight import (
     WellEnough,
     design_flight,
     load_estimate,
-    true_bound,
 )
 from heft.flight import fly as fly_in_mujoco
 from heft.flight.energy_balance import path_of_angles, power_gap
 from heft.flight.flight_log import _from_neighbours, late_thrust, mean_thrust
 from heft.information import Triangle, inertia
 from heft.models import FlightBounds, FreeFlyer, Load, load_of, shipped_free_flyer
+from tests.flight_bounds import true_bound
 from tests.free_flights import Flown, fly, reference
 
 PERIOD = 10.0
@@ -199,10 +199,8 @@ def test_coloured_noise_of_poses_is_told_by_the_log(colour: float) -> None:
     covariance = result.body.parameters.covariance
     assert covariance is not None
     assert nees(result.values - flown.parameters, covariance) < 2.96
-    system = FlightSystem.of(FlightLog.of(flown.recording, flyer), flyer, FirstPath().covariance)
-    system = replace(system, noise=replace(system.noise, colour=(colour, colour)))
-    response = np.append(flown.parameters, [0.0, 0.0])
-    bound = system.bound(flown.states, response, system.variance)
+    log = FlightLog.of(flown.recording, flyer)
+    bound = true_bound(log, flyer, flown.states, flown.parameters, colour=colour)
     assert np.sqrt(np.diag(covariance) / np.diag(bound)) == pytest.approx(1.0, abs=0.3)
 
 

@@ -56,7 +56,6 @@ USES = {
         "flown.parquet",
     ),
     "ros": ("convert", "brief.parquet", "--out", "brief.mcap"),
-    "px4": ("convert", "flight.ulg", "--out", "flight.parquet"),
     "symbolic": ("derive", str(ROOT / "examples" / "two_link.toml"), "--out", "two.txt"),
     "view": ("view", str(ARM), "--no-open"),
     "live": ("payload", "--live", "--sensor", "wrist.toml", "--on", "link.toml"),
@@ -216,6 +215,12 @@ def test_a_first_answer_compiles_nothing_where_nothing_can_be_written(
     assert process.returncode == 0, process.stderr
     assert "compiling" not in process.stderr
     assert json.loads((tmp_path / "out" / "estimate.json").read_text())
+
+
+def test_a_flight_controllers_log_needs_no_extra(core: Path, folder: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "flight.parquet")
+    status, said = run(core, ("convert", "flight.ulg", "--out", out), folder)
+    assert status == 0 and "40 rows" in said, said
 
 
 def test_what_lacks_an_extra_names_it(core: Path, folder: Path) -> None:

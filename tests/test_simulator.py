@@ -14,6 +14,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from benchmarks.truth import CONDITIONS, DEVELOPMENT, SCORED, arm, refuse_mixed
+from benchmarks.truth_scores import line_of
 
 from heft.arrays import Array
 from heft.simulation import (
@@ -388,8 +389,8 @@ def test_a_line_is_the_truth_only_where_it_is() -> None:
     rng = np.random.default_rng(0)
     for kind, is_line in (("smooth", True), ("hard", True), ("lugre", False), ("dahl", False)):
         (drive,) = DriveRanges(friction=kind).draw(np.ones(1), np.ones(1), rng)
-        assert (drive.coefficient(Viscous) is not None) is is_line
-        assert (drive.coefficient(Coulomb) is not None) is is_line
+        assert (line_of(drive, Viscous) is not None) is is_line
+        assert (line_of(drive, Coulomb) is not None) is is_line
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import struct
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from heft.errors import InvalidRecording, MissingSignal, install
+from heft.errors import InvalidRecording, MissingSignal
 from heft.flight import FlightLog, IdentifyFreeFlyer
 from heft.models import load_of, shipped_free_flyer
 from heft.recordings import ColumnMap, Recording, convert
@@ -289,14 +287,6 @@ def test_what_a_vehicle_grasped_is_found_in_its_ulog(tmp_path: Path) -> None:
     assert np.all(np.abs(found.values - as_logged.values) < 0.05 * np.sqrt(np.diag(covariance)))
     mass = found.load.numbers["mass"]
     assert abs(mass.value - load.mass) < 4.0 * mass.std
-
-
-def test_without_the_library_the_cure_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyulog.core", None)
-    with pytest.raises(InvalidRecording, match=re.escape(install("px4"))):
-        Recording.open(write_ulog(tmp_path / "a.ulg", motion()))
 
 
 def test_what_is_cut_or_changed_is_refused_and_what_is_before_it_salvaged(tmp_path: Path) -> None:

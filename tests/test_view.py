@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from heft.applications.demo import FOLDER as DEMO
-from heft.applications.viewer import Shape, _ranges, mesh_path, read_motion, shapes
+from heft.applications.viewer import Shape, _ranges, read_motion, shapes
 from heft.cli import main
-from heft.errors import InputError
+from heft.errors import InputError, InvalidModel
+from heft.models import MeshSearch
 from heft.models.robot import Robot
 from tests.browser import THREE_DIMENSIONS, browser, opened
 
@@ -40,16 +41,16 @@ def test_meshes_are_found_beside_and_above_the_model_file(tmp_path: Path) -> Non
     (folder / "meshes").mkdir()
     mesh = folder / "meshes" / "link.stl"
     mesh.write_bytes(trimesh.creation.box().export(file_type="stl"))
-    model = folder / "urdf" / "arm.urdf"
+    search = MeshSearch(folder / "urdf", ())
     for name in (
         "package://arm_description/meshes/link.stl",
         "../meshes/link.stl",
         f"file://{mesh}",
     ):
-        path = mesh_path(name, model)
-        assert path is not None and path.samefile(mesh), name
+        assert search.file(name).samefile(mesh), name
     for name in ("package://other/meshes/link.stl", "http://example.org/link.stl", "../urdf"):
-        assert mesh_path(name, model) is None, name
+        with pytest.raises(InvalidModel, match="not found"):
+            search.file(name)
 
 
 def drawn(folder: Path, drawings: str) -> tuple[list[Shape], list[str]]:
@@ -67,8 +68,8 @@ def test_simple_shapes_have_their_size_and_place(tmp_path: Path) -> None:
         + visual('<sphere radius="2"/>'),
     )
     sizes = [np.ptp(s.vertices, axis=0) for s in found]
-    np.testing.assert_allclose(sizes, [[2, 4, 6], [1, 1, 3], [4, 4, 4]], rtol=1e-2)
-    np.testing.assert_allclose(found[0].pose @ [1, 0, 0, 1], [1, 1, 0, 1], atol=1e-12)
+    np.testing.assert_allclose(sizes, [[4, 2, 6], [1, 1, 3], [4, 4, 4]], rtol=1e-2)
+    np.testing.assert_allclose(found[0].vertices.mean(axis=0), [1, 0, 0], atol=1e-12)
     assert missing == []
 
 

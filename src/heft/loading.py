@@ -30,7 +30,7 @@ LIBRARIES = sys.stdlib_module_names - {"test", "this", "antigravity", "idlelib"}
     ),
     *("cyclopts", "rich", "rich_rst", "docutils", "docstring_parser", "attr", "attrs", "tomlkit"),
     *("jinja2", "markupsafe", "yaml", "cffi", "coal", "mujoco", "daqp", "viser", "trimesh"),
-    *("mcap", "rosbags", "google", "h5py", "pyulog", "zenoh", "sympy", "heft_methods"),
+    *("mcap", "rosbags", "google", "h5py", "zenoh", "sympy", "heft_methods"),
 }
 
 

@@ -134,14 +134,18 @@ class Inputs:
         return tuple(e for role in roles for e in self._entries(role, (timelines or {}).get(role)))
 
     def _entries(self, role: str, timelines: Sequence[Timeline] | None) -> Iterator[dict[str, Any]]:
+        def entry(path: Path, digest: str) -> dict[str, Any]:
+            return {"path": visible(str(path)), "role": role, "sha256": digest}
+
         if role in self.files:
-            file = self.files[role]
-            yield {"path": visible(str(file.path)), "role": role, "sha256": file.sha256}
+            yield entry(self.files[role].path, self.files[role].sha256)
         for k, log in enumerate(self.logs.get(role, ())):
-            if not log.files:  # arrays have neither a path nor a hash
-                continue
-            entry = {"path": visible(str(log.files[0].path)), "role": role, "sha256": log.sha256}
-            yield entry | (_clock(timelines[k]) if timelines else {})
+            if log.files:  # arrays have neither a path nor a hash
+                made, clock = entry(log.files[0].path, log.sha256), timelines and timelines[k]
+                if clock:
+                    made |= {"samples": clock.rows, "used": clock.used}
+                    made |= {"duration_s": clock.duration, "step_s": clock.step, "gaps": clock.gaps}
+                yield made
 
     def refuse_changed(self) -> None:
         """Raise `InvalidRecording` if a file was changed since it was opened."""
@@ -175,16 +179,6 @@ def _path(given: object, argument: str) -> Path:
     raise InputError(
         f"'{argument}' cannot be a {type(given).__name__}", argument=argument, expected=expected
     )
-
-
-def _clock(timeline: Timeline) -> dict[str, Any]:
-    return {
-        "samples": timeline.rows,
-        "used": timeline.used,
-        "duration_s": timeline.duration,
-        "step_s": timeline.step,
-        "gaps": timeline.gaps,
-    }
 
 
 def check_command(paths: Mapping[str, Sequence[str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +11,11 @@ import numpy as np
 
 from heft.applications.identification import Identified
 from heft.applications.inputs import Inputs
+from heft.arrays import Array
 from heft.errors import InvalidRecording, InvalidSetting
 from heft.files import put, require_writable, workshop
 from heft.fit import Progress, silent
+from heft.recordings import Table, write_table
 
 
 def predict_files(
@@ -42,10 +45,6 @@ def predict_files(
         InvalidRecording: If the log is too short, or changes while it is read.
         InputError: If the folder of results or the log is invalid.
     """
-    import pyarrow
-    import pyarrow.csv
-    import pyarrow.parquet
-
     if out.suffix.lower() not in (".parquet", ".csv"):
         raise InvalidSetting(
             "the output is neither Parquet nor CSV",
@@ -74,25 +73,20 @@ def predict_files(
     kinds = ["tau", "tau_rigid"]
     if friction == "full" and identified.deviation is not None:
         kinds.append("tau_std")
-    names = ["t", *(f"{kind}.{c}" for kind in kinds for c in channels)]
-    schema = pyarrow.schema([(n, pyarrow.float64()) for n in names])
-    rows, faster = 0, dict[str, float]()
+    names = ("t", *(f"{kind}.{c}" for kind in kinds for c in channels))
+    faster = dict[str, float]()
+
+    def read(_: Sequence[str]) -> Iterator[Array]:
+        for piece in itertools.chain([first], pieces):
+            time, *efforts = piece
+            yield np.column_stack([time, *efforts[: len(kinds)]])
+            for drive, factor in identified.extrapolated(piece.speed).items():
+                faster[drive] = max(factor, faster.get(drive, 0.0))
+
     with workshop(out) as folder:
-        new = folder / out.name
-        make = (
-            pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pyarrow.parquet.ParquetWriter
-        )
-        with make(new, schema) as writer:
-            for piece in itertools.chain([first], pieces):
-                time, *efforts = piece
-                columns_ = [time, *(c for e in efforts[: len(kinds)] for c in e.T)]
-                arrays = [pyarrow.array(np.ascontiguousarray(c)) for c in columns_]
-                writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
-                rows += len(piece.time)
-                for drive, factor in identified.extrapolated(piece.speed).items():
-                    faster[drive] = max(factor, faster.get(drive, 0.0))
+        rows, *_ = write_table(Table(str(log), names, None, read), folder / out.name)
         inputs.refuse_changed()
-        put(new, out)
+        put(folder / out.name, out)
     for drive, factor in faster.items() if friction != "none" else ():
         progress(
             f"note: {drive} moves {factor:.2g} times as fast as in the fitted logs: its friction "

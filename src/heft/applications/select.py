@@ -39,11 +39,7 @@ class Select:
     # the robot has it, the dictionary's columns among them, whose many directions need rows at all
     # speeds
     friction: Literal["simple", "full"] = "simple"
-    segment: float = 0.1  # length of a segment [s]; longer where there would be too many
-    largest: float = 1.2e9  # memory for segments [bytes]
     selection: SegmentSelection = SegmentSelection()  # how segments are chosen
-    random: int = 20  # random choices that the choice is compared with
-    general: int = 4000  # samples of motion in general position that excitation is compared with
     # standard deviation per that of as long a general motion, from which a parameter counts as
     # hardly excited
     hardly: float = 10.0
@@ -63,7 +59,7 @@ class Select:
 
         Args:
             keep: Map from the whole time of the logs to the time that is kept [s].
-            segment: Length of a segment [s]; if None that of the settings, or longer to fit memory.
+            segment: Length of a segment [s]; if None a tenth, or longer to fit memory.
 
         Raises:
             InvalidRecording: If no log is given, or one cannot be used.
@@ -79,8 +75,8 @@ class Select:
         weights, problem = _weights(problem)
         size = len(problem.labels)
         total = sum(t.used * t.step for t in problem.timelines)
-        most = self.largest / (8.0 * 3 * size**2)  # three copies at once
-        length = segment or max(self.segment, total / most)
+        most = 1.2e9 / (8.0 * 3 * size**2)  # bytes, three copies at once
+        length = segment or max(0.1, total / most)
         if total / length > most:
             raise InvalidSetting(
                 "there would be too many segments for the memory",
@@ -93,7 +89,7 @@ class Select:
         count = _count(keep(length * len(segments.factors)), length, len(segments.factors))
         chosen = self.selection.choose(segments.factors, count, watch=progress)
         rng = np.random.default_rng(0)
-        draws = [rng.permutation(len(segments.factors))[:count] for _ in range(self.random)]
+        draws = [rng.permutation(len(segments.factors))[:count] for _ in range(20)]
         random = float(np.median(self.selection.values(segments.factors, draws)))
         progress("looking what was excited")
         excited = self._excitation(problem, weights, segments, chosen.chosen)
@@ -109,12 +105,13 @@ class Select:
         chosen: NDArray[np.intp],
     ) -> Excitation:
         kept = problem.base.kept
-        samples = problem.plant.random_samples(self.general, np.random.default_rng(0))
+        general_count = 4000  # samples of motion in general position, to compare with
+        samples = problem.plant.random_samples(general_count, np.random.default_rng(0))
         weight = np.array([weights[c] for c in problem.channels])
         general = problem.walk.equations_of(samples, kept).regressor * weight[:, None]
         reference = Directions.of(triangle_of(general.reshape(-1, len(kept))), len(kept)).deviations
         rows = float(segments.counts.sum())
-        scale = np.sqrt(self.general / rows)
+        scale = np.sqrt(general_count / rows)
         every = Directions.of(stacked(segments.factors), len(kept)).deviations
         part = Directions.of(stacked(segments.factors[chosen]), len(kept)).deviations
         return Excitation(problem.labels.names, every / (scale * reference), part / every)

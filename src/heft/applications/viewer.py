@@ -25,10 +25,10 @@ from heft.arrays import Array
 from heft.display import ellipsoid, ends
 from heft.dynamics import PRISMATIC, Link, body_poses
 from heft.errors import InputError, InvalidRecording, InvalidSetting, optional_library
-from heft.files import xml
+from heft.files import Element, numbers, xml
 from heft.information import frame_change, matrix_of_rpy, quaternion_of_matrix
 from heft.interrupts import stopped_by_signals
-from heft.models import Options, Robot, motion_limits
+from heft.models import MeshSearch, Options, Robot, motion_limits, urdf
 
 HOST = "127.0.0.1"
 FRAMES_PER_SECOND = 30.0
@@ -53,8 +53,7 @@ class Shape:
     """Mesh of a link's visual geometry."""
 
     link: int  # index of the link
-    pose: Array  # pose of the mesh in the link's frame, shape (4, 4)
-    vertices: Array  # vertices, shape (n, 3) [m]
+    vertices: Array  # vertices in the link's frame, shape (n, 3) [m]
     faces: Any  # vertex indices of each triangle, shape (m, 3)
 
 
@@ -127,102 +126,58 @@ def shapes(robot: Robot, model: Path) -> tuple[list[Shape], list[str]]:
 
     Args:
         robot: Robot of a URDF; for other formats nothing is returned.
-        model: Model file; meshes are searched beside it and in the folders above.
+        model: Model file, from which meshes are searched; see `models.MeshSearch`.
     """
     if robot.form != "urdf":
         return [], []
     root = xml.parse(robot.source, str(model))
     elements = {e.attributes.get("name"): e for e in root.all("link")}
+    search = MeshSearch(model.parent, robot.options.motion.packages)
     drawn: list[Shape] = []
     missing: list[str] = []
     for k, link in enumerate(robot.links):
-        seen, missing_names = _drawn(elements[link.name].all("visual"), k, model)
-        if missing_names and not seen:
-            seen = _drawn(elements[link.name].all("collision"), k, model)[0]
+        seen, lost = _drawn(elements[link.name].all("visual"), k, search)
+        if lost and not seen:
+            seen = _drawn(elements[link.name].all("collision"), k, search)[0]
         drawn += seen
-        missing += missing_names if not seen else []
+        missing += lost if not seen else []
     return drawn, missing
 
 
-def _drawn(drawings: list[xml.Element], link: int, model: Path) -> tuple[list[Shape], list[str]]:
+def _drawn(drawings: list[Element], link: int, search: MeshSearch) -> tuple[list[Shape], list[str]]:
     drawn: list[Shape] = []
-    missing_names: list[str] = []
+    lost: list[str] = []
     for drawing in drawings:
         geometry = drawing.find("geometry")
         for shape in geometry.children if geometry is not None else []:
-            mesh = _mesh(shape, model)
-            if mesh is None:
-                missing_names.append(shape.attributes.get("filename", shape.tag))
-            else:
-                drawn.append(Shape(link, _origin(drawing), *mesh))
-    return drawn, missing_names
+            try:
+                xyz, rpy = urdf.pose(drawing)
+                vertices, faces = _mesh(shape, search)
+                drawn.append(Shape(link, vertices @ matrix_of_rpy(*rpy).T + xyz, faces))
+            except Exception:  # whatever a mesh's reader raises, the robot can be shown without it
+                lost.append(shape.attributes.get("filename", shape.tag))
+    return drawn, lost
 
 
-def _origin(visual: xml.Element) -> Array:
-    pose, origin = np.eye(4), visual.find("origin")
-    if origin is not None:
-        pose[:3, :3] = matrix_of_rpy(*_three(origin.attributes.get("rpy"), 0.0))
-        pose[:3, 3] = _three(origin.attributes.get("xyz"), 0.0)
-    return pose
-
-
-def _three(text: str | None, otherwise: float) -> list[float]:
-    try:
-        numbers = [float(v) for v in (text or "").split()]
-    except ValueError:
-        numbers = []
-    return numbers if len(numbers) == 3 else [otherwise] * 3
-
-
-def _mesh(shape: xml.Element, model: Path) -> tuple[Array, Any] | None:
+def _mesh(shape: Element, search: MeshSearch) -> tuple[Array, Any]:
     import trimesh
+    from trimesh import creation
 
-    try:
-        if shape.tag == "box":
-            mesh = trimesh.creation.box(
-                extents=[float(v) for v in shape.attributes["size"].split()]
-            )
-        elif shape.tag == "cylinder":
-            mesh = trimesh.creation.cylinder(
-                float(shape.attributes["radius"]), float(shape.attributes["length"])
-            )
-        elif shape.tag == "sphere":
-            mesh = trimesh.creation.icosphere(3, float(shape.attributes["radius"]))
-        elif shape.tag == "mesh":
-            path = mesh_path(shape.attributes["filename"], model)
-            if path is None:
-                return None
-            mesh = trimesh.load(path, force="mesh")
-        else:
-            return None
-        scale = _three(shape.attributes.get("scale"), 1.0)
-        vertices = np.asarray(mesh.vertices, dtype=float) * scale
-        faces = np.asarray(mesh.faces)
-    except Exception:  # whatever a mesh's reader raises, the robot can be shown without it
-        return None
-    return (vertices, faces) if len(faces) and np.isfinite(vertices).all() else None
-
-
-def mesh_path(name: str, model: Path) -> Path | None:
-    """Return the path of a mesh file on this machine; None if it is not found.
-
-    Args:
-        name: `package://PACKAGE/…`, `file://…` or a path relative to the model file.
-        model: Model file; packages are searched in the folders above it.
-    """
-    scheme, there, rest = name.partition("://")
-    folders = list(model.resolve().parents)
-    if not there:
-        places = [model.parent / name]
-    elif scheme == "file":
-        places = [Path(rest)]
-    elif scheme == "package":
-        package, _, inside = rest.partition("/")
-        places = [f / inside for f in folders if f.name == package]
-        places += [f / package / inside for f in folders]
+    mesh: Any
+    if shape.tag == "mesh":
+        mesh = trimesh.load(search.file(shape.attributes["filename"]), force="mesh")
+        scale = numbers(shape.attributes.get("scale", "1 1 1"), 3, "scale", "mesh")
     else:
-        places = []
-    return next((p for p in places if p.suffix.lower() in MESHES and p.is_file()), None)
+        solids: dict[str, Callable[..., Any]] = {
+            "box": lambda *half: creation.box(extents=2.0 * np.array(half)),
+            "cylinder": lambda radius, half: creation.cylinder(radius, 2.0 * half),
+            "sphere": lambda radius: creation.icosphere(3, radius),
+        }
+        mesh, scale = solids[shape.tag](*(urdf.size_of(shape) or ())), [1.0] * 3
+    vertices, faces = np.asarray(mesh.vertices * np.array(scale)), np.asarray(mesh.faces)
+    if not (len(faces) and np.isfinite(vertices).all()):
+        raise ValueError("a mesh is of no finite triangles")
+    return vertices, faces
 
 
 def require_viewer() -> Any:
@@ -387,7 +342,6 @@ class Stage:
 
     def _shape(self, number: int, shape: Shape) -> Any:
         link = self._robot.links[shape.link]
-        pose = _pose(link) @ shape.pose
         return self._server.scene.add_mesh_simple(
             f"{self._under(link)}/shape{number}",
             shape.vertices,
@@ -395,8 +349,8 @@ class Stage:
             color=SHAPE,
             opacity=0.45,
             side="double",
-            wxyz=quaternion_of_matrix(pose[:3, :3]),
-            position=pose[:3, 3],
+            wxyz=quaternion_of_matrix(link.rotation),
+            position=link.translation,
         )
 
     def _mass(self, link: Link) -> Any:
@@ -448,9 +402,3 @@ class Stage:
                 handle.visible = box.value
 
         box.on_update(change)
-
-
-def _pose(link: Link) -> Array:
-    pose = np.eye(4)
-    pose[:3, :3], pose[:3, 3] = link.rotation, link.translation
-    return pose

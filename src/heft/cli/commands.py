@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from heft import __version__
 from heft.engine import keep_freed_memory
-from heft.errors import HeftError, visible
+from heft.errors import HeftError, InvalidSetting, visible
 from heft.interrupts import interruptible
 from heft.loading import extensions
 
@@ -75,8 +75,6 @@ app.register_install_completion_command(help="Install completion for bash, zsh o
 
 def require_page(out: Path) -> None:
     """Raise `InvalidSetting` unless a file to write is called like a page."""
-    from heft.errors import InvalidSetting
-
     if out.suffix.lower() not in (".html", ".htm"):
         raise InvalidSetting(
             "the output is not called like a page", argument=f"--out {out}", valid=(".html",)
@@ -139,7 +137,6 @@ def identify(
     """
     from heft.applications.identification import identify as identified
     from heft.applications.identification import next_motion, refuse_foreign, report, write
-    from heft.errors import InvalidSetting
 
     if not logs:
         raise InvalidSetting(
@@ -335,7 +332,6 @@ def check(
         Time for which corrections are searched with the robot's physics, at most [s].
     """
     from heft.applications.doctor import doctor, report
-    from heft.errors import InvalidSetting
     from heft.files import require_writable, write_text
     from heft.interrupts import stopped_by_signals
 
@@ -453,7 +449,6 @@ def convert(
     recover
         Salvage what can be read of a damaged log, say what is lost, and exit with 3.
     """
-    from heft.errors import InvalidSetting
     from heft.recordings import ColumnMap
     from heft.recordings import convert as convert_logs
 
@@ -578,8 +573,6 @@ def without_methods(
     *arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
 ) -> None:
     """Compare estimators; a distribution of its own: pip install heft-robotics-methods."""
-    from heft.errors import InvalidSetting
-
     raise InvalidSetting(
         "what compares estimators is a distribution of its own, which is not installed",
         argument="heft bench",

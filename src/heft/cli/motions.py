@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from heft.errors import InvalidSetting
+
 from .options import (
     EXCITATION,
     SIMULATION,
@@ -242,7 +244,6 @@ def design(
         Of the random motions.
     """
     from heft.applications.free_flyer import design_files
-    from heft.errors import InvalidSetting
     from heft.excitation import DesignSettings
 
     if starts < 1 or seed < 0:

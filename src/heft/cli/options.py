@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
+from heft.errors import InvalidSetting
 from heft.loading import extensions
 
 if TYPE_CHECKING:
@@ -163,7 +164,6 @@ class EstimationOptions:
         Raises:
             InvalidSetting: If strength or threads are not positive.
         """
-        from heft.errors import InvalidSetting
         from heft.estimators import PhysicallyConsistent
         from heft.fit import Settings
 
@@ -231,8 +231,6 @@ class LoadOptions:
 
     def refuse_own(self, why: str) -> None:
         """Raise `InvalidSetting` if own columns are given where they mean nothing."""
-        from heft.errors import InvalidSetting
-
         if self.own is not None:
             raise InvalidSetting(
                 "own columns are of no use here",
@@ -243,8 +241,6 @@ class LoadOptions:
 
     def require_sound(self) -> None:
         """Raise `InvalidSetting` if a known mass is none."""
-        from heft.errors import InvalidSetting
-
         mass = self.known_mass
         if mass is not None and not (math.isfinite(mass) and mass > 0.0):
             raise InvalidSetting("a mass is above 0", argument="--known-mass", got=mass)
@@ -292,8 +288,6 @@ class LiveOptions:
 
     def refuse_unless_live(self) -> None:
         """Raise `InvalidSetting` if anything is said of live weighing, but not --live."""
-        from heft.errors import InvalidSetting
-
         plain = LiveOptions()
         stated = [f"--{k}" for k, v in vars(self).items() if v != getattr(plain, k)]
         if stated and not self.live:
@@ -448,7 +442,6 @@ def weighed_by_sensor(
     """Weigh what a wrench sensor holds, by its logs."""
     from heft.applications.inputs import Inputs
     from heft.applications.payload import Weigh, weigh_files
-    from heft.errors import InvalidSetting
 
     load.refuse_own("a wrench sensor does not feel what the robot's springs do")
     if not logs or load.empty or load.loaded:
@@ -469,7 +462,6 @@ def weighed_by_robot(logs: Sequence[Path], load: LoadOptions, progress: Progress
     """
     from heft.applications.inputs import Inputs
     from heft.applications.payload import WeighCarried, carry_files
-    from heft.errors import InvalidSetting
     from heft.fit import Settings
 
     named = load.empty is not None or load.loaded is not None
@@ -497,7 +489,6 @@ def weighed_live(
 ) -> Payload:
     """Weigh what a wrench sensor holds now, until stopped."""
     from heft.applications.payload import LiveWeighing
-    from heft.errors import InvalidSetting
     from heft.interrupts import stopped_by_signals
 
     load.refuse_own("a wrench sensor does not feel what the robot's springs do")

@@ -17,6 +17,6 @@ if TYPE_CHECKING:
     from .certificates import BoundedMotion, bounded_motion
     from .certificates import Certificate, Proof, certify_clearance, certify_joints
     from .effort_proofs import Loads, certify_efforts
-    from .clearance import Clearance, PairChoice
+    from .clearance import Clearance
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heft.arrays import Array
-from heft.models import MotionLimits, carried_reach
+from heft.models import MotionLimits, approach, carried_reach
 
 from .clearance import Clearance
 from .limits import ORDERS
@@ -277,14 +277,8 @@ def reaches(clearance: Clearance, largest: Array) -> Array:
         carried_reach(tree, int(b), float(size), largest)
         for b, size in zip(capsules.body, extent + capsules.radius, strict=True)
     ]
-    reach = np.zeros((len(clearance.pairs), tree.channels))
-    for m, (kind, i, j) in enumerate(clearance.pairs):
-        first = own[i]
-        second = own[j] if kind == 0 else {}
-        for body in first.keys() ^ second.keys():  # joints that carry both move both alike
-            speed = abs(float(tree.multiplier[body])) * {**first, **second}[body]
-            reach[m, int(tree.channel[body])] += speed
-    return reach
+    each = (approach(tree, own[i], {} if kind else own[j]) for kind, i, j in clearance.pairs)
+    return np.array(list(each)).reshape(len(clearance.pairs), tree.channels)
 
 
 def proven_largest(

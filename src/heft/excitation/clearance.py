@@ -23,22 +23,6 @@ from heft.models import Capsules, MotionLimits, Robot, cannot_touch
 from .clearance_kernels import BOX, CAPSULE, SPACE, distances, gradient
 
 
-@dataclass(frozen=True)
-class PairChoice:
-    """Settings of the choice of pairs whose distance matters."""
-
-    postures: int = 2000  # random postures within the limits at which pairs are looked at
-    often: float = 0.1  # links that are too close at this share of them are taken by their parts
-    # a pair of capsules that is too close at this share of them is left out: they overlap where the
-    # links do not, or cannot be kept apart
-    always: float = 0.95
-    # where less than this share of them is free of self-collision, those too close most often are
-    # left out, too, one by one,
-    free: float = 0.02
-    mostly: float = 0.5  # as long as they are so at this share of them
-    seed: int = 0  # of the random postures
-
-
 @dataclass(frozen=True, eq=False)
 class Clearance:
     """Distances that a robot must keep, less what is required of them; made by `of`."""
@@ -57,9 +41,7 @@ class Clearance:
     notes: tuple[str, ...] = ()  # for the user: shapes that were not found, pairs that are left out
 
     @staticmethod
-    def of(
-        robot: Robot, capsules: Capsules, limits: MotionLimits, choice: PairChoice = PairChoice()
-    ) -> Clearance:
+    def of(robot: Robot, capsules: Capsules, limits: MotionLimits) -> Clearance:
         """Return the clearance of a robot in the room that `[motion]` of its options states.
 
         Pairs are all but those of one body, of neighbours, of links that `ignore` names, of links
@@ -76,16 +58,16 @@ class Clearance:
         """
         if robot.tree.free_base:
             raise InvalidSetting("a free base is nowhere", argument='base = "free"')
-        rng = np.random.default_rng(choice.seed)
-        count = (choice.postures, len(limits.joints))
+        rng = np.random.default_rng(0)
+        count = (2000, len(limits.joints))
         q = limits.lower + (limits.upper - limits.lower) * rng.uniform(size=count)
-        full = _every_pair(robot, capsules)
-        often = full._close(q) >= choice.often
+        full, enough = _every_pair(robot, capsules), 0.1  # postures at which links are too close
+        often = full._close(q) >= enough
         separate = full._never_touching(often, limits)
         parted = full._kept(~separate)._parted(often[~separate])
-        fine = parted._never_touching(parted._close(q) >= choice.often, limits)
+        fine = parted._never_touching(parted._close(q) >= enough, limits)
         kept = parted._kept(~fine)
-        return kept._without(kept._hopeless(q, choice))
+        return kept._without(kept._hopeless(q))
 
     def values(self, q: Array) -> Array:
         """Return the distances less what is required at positions q, (N, d): shape (N, m) [m]."""
@@ -105,16 +87,17 @@ class Clearance:
         """Return the share of postures, shape (N, d), at which each pair is too close, (m,)."""
         return np.asarray((self.values(q) < 0.0).mean(axis=0))
 
-    def _hopeless(self, q: Array, choice: PairChoice) -> NDArray[np.bool_]:
+    def _hopeless(self, q: Array) -> NDArray[np.bool_]:
         """Return which pairs are left out since hardly any posture keeps them apart, shape (m,)."""
         close = self.values(q) < 0.0
         share = close.mean(axis=0)
-        out = share >= choice.always
+        out = share >= 0.95  # of postures: they overlap where the links do not, or always
         own = self.pairs[:, 0] == CAPSULE
         while True:
             free = (~close[:, own & ~out].any(axis=1)).mean()
             candidates = np.where(own & ~out, share, 0.0)
-            if free >= choice.free or candidates.max(initial=0.0) < choice.mostly:
+            # where hardly any posture is free those too close most often are left out, one by one
+            if free >= 0.02 or candidates.max(initial=0.0) < 0.5:
                 return np.asarray(out)
             out[candidates.argmax()] = True
 

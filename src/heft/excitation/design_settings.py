@@ -28,29 +28,13 @@ class Grids:
 
 
 @dataclass(frozen=True)
-class RandomMotions:
-    """How random motions are drawn."""
-
-    least: float = 0.6  # smallest share of each joint's own limits that it uses
-    most: float = 1.0  # largest
-
-
-@dataclass(frozen=True)
 class SolverSettings:
     """Settings of the solver; its effort grows from round to round."""
 
-    # first ρ [nats per squared share of a limit]; on arms and limits that are not scored, 30 to
-    # 1000 were tried
-    penalty: float = 30.0
-    growth: float = 5.0  # factor of ρ where a round did not bring constraints down enough
-    fall: float = 0.3  # share of the former violation that is enough
     rounds: int = 12  # largest number
     iterations: int = 60  # of L-BFGS in the first round
     more: int = 20  # further ones in each later round
     memory: int = 30  # pairs of L-BFGS
-    feasible: float = 1e-3  # largest violation at the end, as a share of a limit
-    # share of the former violation above which limits alone cannot be met better
-    stuck: float = 0.98
     settled: float = 0.05  # change of φ from round to round below which it has converged [nats]
 
 
@@ -87,13 +71,7 @@ class DesignSettings:
     # clearance that the solver keeps beyond what is required, since links come nearer between its
     # samples [m]; a quarter of it on the finest grid
     gap: float = 0.002
-    finer: int = 10  # how much finer the grid is on which limits hold in the end
-    # how much finer the grid is on which a start is solved again if it must be shrunk to less than
-    # `enough`
-    refine: int = 4
-    enough: float = 0.98  # share of a motion
     grids: Grids = Grids()  # on which the solver looks at the motion
-    draws: RandomMotions = RandomMotions()  # how random motions are drawn
     solver: SolverSettings = SolverSettings()  # of each start
 
     @property

@@ -24,7 +24,7 @@ from heft.models import MotionLimits
 from .certificates import BoundedMotion, Certificate, Proof, proven_largest
 
 PARTS = 4  # of an interval, at whose ends torque that nothing is known of is looked at
-Jet = list[Array]  # bounds of a norm and of its derivatives', each of shape (n,)
+Jet = Array  # bounds of a norm and of its derivatives, shape (orders, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,18 +162,8 @@ class _EffortBounds:
 
 def _product(a: Jet, b: Jet, order: int) -> Jet:
     """Return the jet of a product (of a scalar and a vector, or of two vectors' cross)."""
-    return [
-        sum((comb(k, i) * a[i] * b[k - i] for i in range(k + 1)), np.zeros_like(a[0]))
-        for k in range(order + 1)
-    ]
-
-
-def _sum(a: Jet, b: Jet) -> Jet:
-    return [x + y for x, y in zip(a, b, strict=False)]
-
-
-def _scaled(factor: float, a: Jet) -> Jet:
-    return [factor * x for x in a]
+    each = [sum(comb(k, i) * a[i] * b[k - i] for i in range(k + 1)) for k in range(order + 1)]
+    return np.array(each)
 
 
 def _fixed_unit(turning: Jet, order: int) -> Jet:
@@ -181,7 +171,7 @@ def _fixed_unit(turning: Jet, order: int) -> Jet:
     jet = [np.ones_like(turning[0])]
     for k in range(order):
         jet.append(sum((comb(k, i) * turning[i] * jet[k - i] for i in range(k + 1)), 0.0 * jet[0]))
-    return jet
+    return np.array(jet)
 
 
 def effort_rate(
@@ -202,22 +192,17 @@ def effort_rate(
     walk = _Walk(tree, rates, order)
     bodies = len(tree.names)
     weight = float(np.linalg.norm(gravity))
-    force: list[Jet] = []
-    moment: list[Jet] = []
-    for b in range(bodies):
-        f, n = _body_jets(walk, b, parameters[10 * b : 10 * b + 10], weight)
-        force.append(f)
-        moment.append(n)
+    jets = [_body_jets(walk, b, parameters[10 * b : 10 * b + 10], weight) for b in range(bodies)]
+    force, moment = (list(each) for each in zip(*jets, strict=True))
     out = np.zeros_like(rates[0])
     for b in range(bodies - 1, -1, -1):
         above = int(tree.parent[b])
         load = force[b] if tree.kind[b] == PRISMATIC else moment[b]
-        effort = _product(walk.unit_of(above)[: order + 1], load, order)[order]
+        effort = _product(walk.unit_of(above), load, order)[order]
         out[:, int(tree.channel[b])] += abs(float(tree.multiplier[b])) * effort
         if above >= 0:
-            turned = _product(walk.lever[b][: order + 1], force[b], order)
-            force[above] = _sum(force[above], force[b])
-            moment[above] = _sum(moment[above], _sum(moment[b], turned))
+            force[above] = force[above] + force[b]
+            moment[above] = moment[above] + (moment[b] + _product(walk.lever[b], force[b], order))
     return out
 
 
@@ -226,8 +211,9 @@ class _Walk:
 
     def __init__(self, tree: Tree, rates: Sequence[Array], order: int) -> None:
         self.order = order  # highest derivative of the torques that is asked for
-        zero = np.zeros(len(rates[0]))
-        self._still: Jet = [zero + 1.0, *[zero] * (order + 2)]
+        still = np.zeros((order + 3, len(rates[0])))
+        self._still: Jet = still.copy()
+        self._still[0] = 1.0
         self.turning: list[Jet] = []  # of each body's angular velocity, up to order + 1
         self.unit: list[Jet] = []  # of a unit vector fixed in each body, up to order + 2
         self.place: list[Jet] = []  # of its origin, the velocity at index 1, up to order + 2
@@ -235,20 +221,20 @@ class _Walk:
         for b in range(len(tree.names)):
             above, channel = int(tree.parent[b]), int(tree.channel[b])
             scale = abs(float(tree.multiplier[b]))
-            moved: Jet = [scale * r[:, channel] for r in rates]
-            moved[0] = moved[0] + abs(float(tree.offset[b]))
-            turning = self.turning[above] if above >= 0 else [zero] * (order + 2)
-            place = self.place[above] if above >= 0 else [zero] * (order + 3)
+            moved: Jet = scale * np.array([r[:, channel] for r in rates])
+            moved[0] += abs(float(tree.offset[b]))
+            turning = self.turning[above] if above >= 0 else still[1:]
+            place = self.place[above] if above >= 0 else still
             unit = self.unit_of(above)
-            lever = _scaled(float(np.linalg.norm(tree.translation[b])), unit)
+            lever = float(np.linalg.norm(tree.translation[b])) * unit
             if tree.kind[b] == PRISMATIC:
-                lever = _sum(lever, _product(moved, unit, order + 2))
+                lever = lever + _product(moved, unit, order + 2)
             else:
-                turning = _sum(turning, _product(moved[1:], unit, order + 1))
+                turning = turning + _product(moved[1:], unit, order + 1)
             self.turning.append(turning)
             self.unit.append(_fixed_unit(turning, order + 2))
             self.lever.append(lever)
-            self.place.append(_sum(place, lever))
+            self.place.append(place + lever)
 
     def unit_of(self, body: int) -> Jet:
         """Return the jet of a unit vector fixed in a body, −1 for the world."""
@@ -270,8 +256,8 @@ def _body_jets(walk: _Walk, b: int, ten: Array, weight: float) -> tuple[Jet, Jet
     same = (moments[0] + moments[2]) / 2.0
     other = (moments[2] - moments[0]) / 2.0
     turning, unit, place = walk.turning[b], walk.unit[b], walk.place[b]
-    felt = [place[k + 2] + (weight if k == 0 else 0.0) for k in range(order + 1)]
-    force = [mass * felt[k] + first * unit[k + 2] for k in range(order + 1)]
+    felt = place[2:].copy()
+    felt[0] += weight
     turned = _product(_product(unit, unit, order + 1), turning, order + 1)
-    spin = [abs(same) * turning[k + 1] + other * turned[k + 1] for k in range(order + 1)]
-    return force, _sum(spin, _scaled(first, _product(unit, felt, order)))
+    spin = abs(same) * turning[1:] + other * turned[1:]
+    return mass * felt + first * unit[2:], spin + first * _product(unit, felt, order)

@@ -273,7 +273,7 @@ def _levels(
         made = excitation_of(plant, settings.family, limits, worth, weights, grids, rate)
         return replace(made, known=known)
 
-    return Levels(on(1, 1.0), on(settings.refine, 1.0), on(settings.finer, 0.25))
+    return Levels(on(1, 1.0), on(4, 1.0), on(10, 0.25))
 
 
 def _scaled(levels: Levels, motions: list[Array]) -> Levels:

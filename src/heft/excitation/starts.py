@@ -24,7 +24,7 @@ from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.errors import InfeasibleLimits
 
-from .design_settings import DesignSettings, RandomMotions, SolverSettings
+from .design_settings import DesignSettings, SolverSettings
 from .excitation import Excitation
 from .limits import DesignLimits, JointLimits
 
@@ -36,7 +36,6 @@ def draw(
     limits: JointLimits,
     count: int,
     rng: np.random.Generator,
-    how: RandomMotions = RandomMotions(),
 ) -> Iterator[Array]:
     """Yield unknowns X, shape (u, d), of motions whose joints each use much of their own limits.
 
@@ -66,7 +65,7 @@ def draw(
         for k, order in enumerate(orders):
             if order:
                 room = np.minimum(room, bounds.high[k] / np.abs(at[k]).max(axis=0))
-        size = rng.uniform(how.least, how.most, len(room)) * room
+        size = rng.uniform(0.6, 1.0, len(room)) * room  # shares of their own limits
         X = X * size
         if free:
             rest = np.maximum(limits.reach - size * half, 0.0)
@@ -149,8 +148,10 @@ def solve(
         worth: Weight of the criterion; 0 finds a motion that breaks limits least.
     """
     at = problem.at(X)
-    multipliers, penalty, evaluations = np.zeros_like(at.constraints), settings.penalty, 0
-    enough = settings.feasible if worth else 0.0
+    # ρ [nats per squared share of a limit]; on arms that are not scored 30 to 1000 were tried first
+    multipliers, penalty, evaluations = np.zeros_like(at.constraints), 30.0, 0
+    feasible = 1e-3  # largest violation at the end, as a share of a limit
+    enough = feasible if worth else 0.0
 
     def unknowns(x: Array) -> Array:
         return np.asarray(x.reshape(-1, len(unit)) * unit)
@@ -179,14 +180,14 @@ def solve(
         at = problem.at(unknowns(x))
         value, violation = at.value, float(at.constraints.max())
         multipliers = np.maximum(0.0, multipliers + penalty * at.constraints)
-        if violation > max(settings.fall * former, settings.feasible):
-            penalty *= settings.growth
+        if violation > max(0.3 * former, feasible):
+            penalty *= 5.0
         if report is not None:
             report(rounds, evaluations, value, violation)
         settled = abs(value - before) < settings.settled or not worth
         if violation <= enough and settled:
             break
-        stuck = not worth and violation > settings.stuck * former
+        stuck = not worth and violation > 0.98 * former  # limits alone cannot be met better
         if stuck or (stop is not None and stop.is_set()):
             break
         former = violation
@@ -232,7 +233,7 @@ def feasible_motions(
     """
     rng = np.random.default_rng(settings.seed)
     posture, excess = resting_posture(problem, limits.joints, rng)
-    drawn = draw(problem, limits.joints, settings.random, rng, settings.draws)
+    drawn = draw(problem, limits.joints, settings.random, rng)
     first = list(islice(drawn, settings.starts))
     feasible: list[Array] = []
     for X in chain(first, drawn) if excess <= 0.0 else ():
@@ -315,7 +316,7 @@ def improved(
         solution = solved(levels.coarse, chosen[k])
         X, start = _kept(levels, chosen[k], solution, posture)
         stopped = stop is not None and stop.is_set()
-        if start.shrunk >= settings.enough or stopped:
+        if start.shrunk >= 0.98 or stopped:
             return X, start
         again = solved(levels.middle, solution.X)
         other, second = _kept(levels, chosen[k], again, posture)

@@ -102,12 +102,8 @@ def _is_finite(value: float) -> bool:
         return False
 
 
-def _size(value: Any) -> int:
-    return len(value)
-
-
-def _sized(kind: type, holds: Callable[[int, int], bool]) -> Callable[[Any, Any], bool]:
-    return lambda value, wanted: not isinstance(value, kind) or holds(_size(value), wanted)
+def _sized(kind: type[Any], holds: Callable[[int, int], bool]) -> Callable[[Any, Any], bool]:
+    return lambda value, wanted: not isinstance(value, kind) or holds(len(value), wanted)
 
 
 def _bounded(holds: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:

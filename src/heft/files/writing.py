@@ -237,11 +237,8 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, array in arrays.items():
-            archive.compression = zipfile.ZIP_STORED if _is_full(array) else zipfile.ZIP_DEFLATED
+            # Where more than half of the numbers are not zero, packing does not pay.
+            full = array.dtype.kind == "f" and np.count_nonzero(array) > 0.5 * array.size
+            archive.compression = zipfile.ZIP_STORED if full else zipfile.ZIP_DEFLATED
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 npy.write_array(file, np.asanyarray(array), allow_pickle=False)
-
-
-def _is_full(array: NDArray[Any]) -> bool:
-    # Where more than half of the numbers are not zero, packing does not pay.
-    return bool(array.dtype.kind == "f" and np.count_nonzero(array) > 0.5 * array.size)

@@ -9,13 +9,12 @@ if TYPE_CHECKING:
     from .flyer_model import FilterSettings, FlightFilter, FlyerModel
     from .predictive_tracking import Plan, PredictiveTracking, TrackingSettings
     from .free_flight import Flight, FlightFaults, FlightSettings, FlightTruth, fly
-    from .free_flight import information_of, stated_errors
     from .flight_log import FlightLog
     from .path import FirstPath, FlightSystem
     from .cycles import Cycles, IdentifyFromCycles
     from .energy_balance import EnergyBalance, EnergyBalanceEstimate
     from .identify import BodyEstimate, FreeFlyerResult, IdentifyFreeFlyer, body_estimate
-    from .identify import given, load_estimate, true_bound
+    from .identify import given, load_estimate
     from .online import FollowedFlight, FollowFreeFlyer, WellEnough
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

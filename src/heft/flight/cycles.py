@@ -17,7 +17,6 @@ from heft.arrays import Array
 from heft.dynamics import rigid_body
 from heft.errors import TooLittleData
 from heft.estimators import HarmonicEstimate, HarmonicLeastSquares
-from heft.files import Number, check_fields
 from heft.models import FreeFlyer
 from heft.signals import periodic
 
@@ -126,11 +125,6 @@ class IdentifyFromCycles:
     # harmonics of the motion that rows are made of. Products of fast lines reach slow ones, so
     # these are more than the lines of the equations
     motion: int = 50
-    skipped: int = 1  # first cycles left out: they lead from rest to the periodic motion
-
-    def __post_init__(self) -> None:
-        says = "the number of cycles left out is no whole number"
-        check_fields(self, {"skipped": Number(says, 0, 1000, whole=True)})
 
     def fit(self, cycles: Cycles, flyer: FreeFlyer) -> HarmonicEstimate:
         """Return the ten parameters of body and load.
@@ -138,14 +132,14 @@ class IdentifyFromCycles:
         Raises:
             TooLittleData: If there are no cycles left, or they do not determine the parameters.
         """
-        if cycles.count <= self.skipped:
+        if cycles.count < 2:
             raise TooLittleData(
                 "no cycle is left behind those that are left out",
                 argument="skipped",
-                got=f"{cycles.count} cycles, {self.skipped} left out",
+                got="one cycle, which is left out",
                 cure="fly more cycles",
             )
-        cycles = cycles.after(self.skipped)
+        cycles = cycles.after(1)  # the first leads from rest to the periodic motion
         most = (cycles.phases - 2) // 2
         estimator = self.estimator
         if estimator.harmonics > most:

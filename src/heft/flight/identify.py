@@ -389,18 +389,3 @@ def _checks(
             "whether least squares alone give a body that can exist; the reported one always can",
         ),
     )  # fmt: skip
-
-
-def true_bound(
-    flight: FlightLog, flyer: FreeFlyer, states: Array, parameters: Array,
-    response: tuple[float, float] = (0.0, 0.0),
-) -> Array:  # fmt: skip
-    """Return the Cramér-Rao bound of a simulated flight, shape (10, 10); see `FlightSystem.bound`.
-
-    Args:
-        flight: The log, whose times, wrench and missing poses count.
-        flyer: Its sensors and actuators, which state the noise.
-        response: Of the actuators, beyond what is stated of them; see `FlightSystem`.
-    """
-    system = FlightSystem.of(flight, flyer, FirstPath().covariance)
-    return system.bound(states, np.append(parameters, response), system.variance)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import rigid_body
 from heft.estimators import LinearisedLog
-from heft.information import PARAMETER_COUNT, Directions, angular_velocity, inertia
+from heft.information import PARAMETER_COUNT, angular_velocity, inertia
 from heft.models import Actuators, FreeFlyer
 
 from .flight_log import FlightLog, filled, hold_times, late_thrust, pose_regressor
@@ -256,15 +256,6 @@ class FlightSystem:
         rows[:, PARAMETER_COUNT:-1] = np.diag(1.0 / spread)
         rows[:, -1] = (middle - more) / spread
         return rows
-
-    def bound(self, path: Array, values: Array, variance: Array) -> Array:
-        """Return the Cramér-Rao bound: the inverse information along the true path, (10, 10).
-
-        No estimate without bias has a smaller covariance, whatever its method.
-        """
-        t = self.linearised(path, values, variance).innovations().triangle
-        inverse = Directions.of(t.R, t.rows).inverse
-        return np.asarray(inverse @ inverse.T)[:PARAMETER_COUNT, :PARAMETER_COUNT]
 
     def residual(self, path: Array) -> Array:
         """Return measured poses less a path's, as pose errors, shape (N, 6) [m, rad]."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heft.loading import lazy
 
 if TYPE_CHECKING:
-    from . import export, load_settings
+    from . import export, load_settings, urdf
     from .options import STANDARD_GRAVITY, JointOptions, Coupling, LinkOptions, Options, joint_lines
     from .options import GainsOptions
     from .options import ContactOptions, ControllerOptions, JointGains, SensorOptions
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .limits import motion_limits, with_shapes
     from .simulators import SIMULATORS, Fields, JointFields, Simulator, mjcf_joint, shown
     from .friction_code import c_source, python_source
-    from .link_shapes import LinkShape, cannot_touch, carried_reach
-    from .shapes import MeshFiles, bounding_extent, meshes_of
-    from .capsules import CapsuleFitting, Capsules, fit_capsules
+    from .link_shapes import LinkShape, approach, cannot_touch, carried_reach
+    from .shapes import MeshFiles, MeshSearch, bounding_extent, meshes_of
+    from .capsules import Capsules, fit_capsules
     from .actuators import Actuators
     from .free_flyer import FreeFlyer, InertialSensor, Load, PoseSensor, load_of
     from .free_flyer import FlightBounds, PayloadRange, flight_bounds_from_toml

@@ -149,24 +149,17 @@ class Actuators:
     def guaranteed_force(self) -> float:
         """Return the largest force attainable in every direction without a moment [N].
 
-        It is the radius of the largest ball about zero in the polytope of forces
-        `{A_F u : A_M u = 0, lower ≤ u ≤ upper}`, found from the polytope's facets: exact but for
-        rounding. Zero where some direction cannot be pushed at all.
+        It is the radius of the largest ball about zero among attainable wrenches without a moment,
+        by their facets. Zero where some direction cannot be pushed at all.
         """
-        from scipy.linalg import null_space
-
-        free = null_space(self.mixing[3:], rcond=RANK)  # of commands without a moment
-        forces = self.mixing[:3] @ free
-        size = np.linalg.svd(forces, compute_uv=False) if free.size else np.zeros(0)
-        if len(size) < 3 or size[2] <= RANK * size[0]:
+        can, forces = self.attainable, np.eye(6)[:, :3]
+        missed = forces - self.mixing @ np.linalg.lstsq(self.mixing, forces, rcond=RANK)[0]
+        if np.abs(missed).max() > 1e-6:
             return 0.0
-        middle = _most_inside(free, self.lower, self.upper)
-        if middle is None:
-            return 0.0
-        sides = np.vstack((free, -free))
-        room = np.concatenate((self.upper, -self.lower))
-        kept = np.linalg.norm(sides, axis=1) > RANK
-        return _ball_in_image(sides[kept], room[kept], middle, forces)
+        room, across = can.reach - np.abs(can.middle), np.linalg.norm(can.normals[:, :3], axis=1)
+        lies = across > 1e-7  # else the facet is along all forces
+        inside = (room[~lies] >= 0.0).all()
+        return max(0.0, float((room[lies] / across[lies]).min())) if inside else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,24 +195,3 @@ def _zonotope(mixing: Array, lower: Array, upper: Array) -> Attainable:
     return Attainable(
         normals @ basis[:, :rank].T, pushed @ middle, np.abs(pushed) @ half, count == rank
     )
-
-
-def _most_inside(free: Array, lower: Array, upper: Array) -> Array | None:
-    """Return the Chebyshev centre y of lower ≤ Z y ≤ upper, None where nothing is inside."""
-    from scipy.optimize import linprog
-
-    size = np.linalg.norm(free, axis=1)
-    sides = np.vstack((np.column_stack((free, size)), np.column_stack((-free, size))))
-    cost = np.append(np.zeros(free.shape[1]), -1.0)
-    ends = [(None, None)] * free.shape[1] + [(0.0, None)]
-    solution = linprog(cost, A_ub=sides, b_ub=np.concatenate((upper, -lower)), bounds=ends)
-    return np.asarray(solution.x[:-1]) if solution.success and solution.x[-1] > 0.0 else None
-
-
-def _ball_in_image(sides: Array, room: Array, middle: Array, forces: Array) -> float:
-    """Return the radius of the ball about zero in the image `forces @ {y : sides @ y ≤ room}`."""
-    from scipy.spatial import ConvexHull, HalfspaceIntersection
-
-    corners = HalfspaceIntersection(np.column_stack((sides, -room)), middle).intersections
-    hull = ConvexHull(corners @ forces.T)
-    return max(0.0, float(-hull.equations[:, 3].max()))

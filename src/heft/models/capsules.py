@@ -59,24 +59,7 @@ class Capsules:
         return np.asarray(_volume(np.stack([self.start, self.end], axis=1), self.radius))
 
 
-@dataclass(frozen=True)
-class CapsuleFitting:
-    """Settings of the fit of capsules to links."""
-
-    steps: int = 400  # evaluations of the search for the least volume
-    # places along each of three axes at which a link is cut in two to see what it gains
-    cuts: int = 5
-    sketch: int = 2000  # triangles by which places are compared; the fit itself has them all
-    depth: int = 2  # how often a link's parts are cut again
-    # a cut is made where the two capsules have at most this many times the one's volume
-    gain: float = 1.2
-    least: float = 0.03  # radius of a capsule that is not worth a cut [m]
-    slack: float = 1e-7  # added to each radius for the rounding of coordinates [m]
-
-
-def fit_capsules(
-    robot: Robot, folder: Path | None = None, fitting: CapsuleFitting = CapsuleFitting()
-) -> Capsules:
+def fit_capsules(robot: Robot, folder: Path | None = None) -> Capsules:
     """Return capsules that contain the collision shapes of a robot's links.
 
     `[motion]` of its options says where packages lie, which tools it carries and how thick links
@@ -91,10 +74,10 @@ def fit_capsules(
     for link in robot.links:
         surfaces = surfaces_of.get(link.name, [])
         if surfaces:
-            fit_of_all = _Fit.of(reduce(Surface.with_that, surfaces), fitting)
-            parts = fit_of_all.parts(fitting, fitting.depth)
+            fit_of_all = _Fit.of(reduce(Surface.with_that, surfaces))
+            parts = fit_of_all.parts(2)  # times that parts are cut again
             for fit in [fit_of_all, *(parts if len(parts) > 1 else [])]:
-                entries.append(_around(link, fit, fit is fit_of_all, fitting.slack))
+                entries.append(_around(link, fit, fit is fit_of_all))
     bare = sorted(set(range(len(robot.tree.names))) - {shape.body for *_, shape in entries})
     for body in bare:
         for ends in _segments(robot, body):
@@ -130,14 +113,14 @@ def fit_capsules(
 _Entry: TypeAlias = tuple[str, bool, Array, float, LinkShape]
 
 
-def _around(link: Link, fit: _Fit, is_all: bool, slack: float) -> _Entry:
+def _around(link: Link, fit: _Fit, is_all: bool) -> _Entry:
     ends = fit.ends @ link.rotation.T + link.translation
     surface = fit.surface.placed(link.rotation, link.translation)
     points, radii = surface.corners()
     # What is thicker everywhere than its thickest ball has no surface of triangles.
     surfaced = surface.triangles if radii.max() == 0.0 else surface.triangles[:0]
     shape = LinkShape(link.body, points, surfaced, float(radii.max()))
-    return link.name, is_all, ends, fit.radius + slack, shape
+    return link.name, is_all, ends, fit.radius + 1e-7, shape  # [m], for the rounding of coordinates
 
 
 def _stand_in(link: str, body: int, ends: Array, radius: float) -> _Entry:
@@ -165,25 +148,25 @@ class _Fit:
     radius: float
 
     @staticmethod
-    def of(surface: Surface, fitting: CapsuleFitting) -> _Fit:
+    def of(surface: Surface) -> _Fit:
         points, radii = surface.corners()
-        ends = least_capsule(points, radii, fitting.steps)
+        ends = least_capsule(points, radii)
         return _Fit(surface, ends, _radius(ends, points, radii))
 
     @property
     def volume(self) -> float:
         return float(_volume(self.ends, self.radius))
 
-    def parts(self, fitting: CapsuleFitting, depth: int) -> list[_Fit]:
+    def parts(self, depth: int) -> list[_Fit]:
         """Return capsules about the parts of the surface, itself where cutting it gains little."""
-        if depth == 0 or self.radius < fitting.least:
+        if depth == 0 or self.radius < 0.03:  # [m]: not worth a cut
             return [self]
         points, _ = self.surface.corners()
-        sketch = self.surface.some(fitting.sketch)
+        sketch = self.surface.some(2000)  # triangles compare places; the fit itself has them all
         best: tuple[float, Array, float] | None = None
         for axis in _axes(points):
             along = points @ axis
-            for place in np.linspace(along.min(), along.max(), fitting.cuts + 2)[1:-1]:
+            for place in np.linspace(along.min(), along.max(), 7)[1:-1]:
                 halves = sketch.cut(axis, float(place))
                 if all(len(h.triangles) or len(h.balls) for h in halves):
                     rough = sum(_along_axis(*h.corners())[0] for h in halves)
@@ -191,10 +174,10 @@ class _Fit:
                         best = rough, axis, float(place)
         if best is None:
             return [self]
-        fits = [_Fit.of(half, fitting) for half in self.surface.cut(*best[1:])]
-        if sum(f.volume for f in fits) > fitting.gain * self.volume:
+        fits = [_Fit.of(half) for half in self.surface.cut(*best[1:])]
+        if sum(f.volume for f in fits) > 1.2 * self.volume:  # chosen: what parts may be larger by
             return [self]
-        return [part for f in fits for part in f.parts(fitting, depth - 1)]
+        return [part for f in fits for part in f.parts(depth - 1)]
 
 
 def _axes(points: Array) -> Array:
@@ -231,7 +214,7 @@ def _radius(ends: Array, points: Array, radii: Array) -> float:
     return float(np.max(np.linalg.norm(points - foot, axis=1) + radii))
 
 
-def least_capsule(points: Array, radii: Array, steps: int) -> Array:
+def least_capsule(points: Array, radii: Array) -> Array:
     """Return the ends (2, 3) of the segment whose capsule about balls has the least volume [m].
 
     Nelder-Mead over the ends, from the best capsule along a principal axis of the points.
@@ -239,7 +222,6 @@ def least_capsule(points: Array, radii: Array, steps: int) -> Array:
     Args:
         points: Centres of the balls, shape (n, 3) [m].
         radii: Their radii, zero for corners, shape (n,) [m].
-        steps: Largest number of evaluations of the volume.
     """
     from scipy.optimize import minimize
 
@@ -254,6 +236,6 @@ def least_capsule(points: Array, radii: Array, steps: int) -> Array:
 
     start = (_along_axis(points, radii)[1] - middle).ravel() / size
     simplex = np.vstack([start, start + 0.1 * np.eye(6)])
-    options = {"maxfev": steps, "fatol": 1e-7, "xatol": 1e-4, "initial_simplex": simplex}
+    options = {"maxfev": 400, "fatol": 1e-7, "xatol": 1e-4, "initial_simplex": simplex}
     best = minimize(cost, start, method="Nelder-Mead", options=options)
     return np.asarray(middle + size * best.x.reshape(2, 3))

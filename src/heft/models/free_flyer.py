@@ -129,9 +129,9 @@ class InertialSensor:
 class Load:
     """A homogeneous box fixed rigidly to a body, its sides along the body's axes."""
 
-    mass: float  # [kg]
+    mass: Annotated[float, positive("a mass", "kg")]
     position: Point  # of its centre, in the body's frame [m]
-    size: Point = (0.1, 0.1, 0.1)  # of its sides [m]
+    size: Sides = (0.1, 0.1, 0.1)  # of its sides
 
     @property
     def parameters(self) -> Array:

@@ -9,7 +9,7 @@ links at its middle is more than the links can move within it; so the proof is o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import ModuleType
@@ -69,28 +69,18 @@ class LinkShape:
         return float(np.linalg.norm(self.points, axis=1).max()) + self.radius
 
 
-@dataclass(frozen=True)
-class Search:
-    """Settings of the proof that two links never touch."""
-
-    # boxes of postures that are looked at before the proof by hulls is given up
-    boxes: int = 20_000
-    # the same of the proof by surfaces, each of which costs a hundred times as much
-    fine_boxes: int = 3_000
-    joints: int = 2  # joints between two links, at most
-    gap: float = 1e-4  # distance that stays at all postures [m], above the distances' tolerance
-
-
-def cannot_touch(
-    tree: Tree, first: LinkShape, second: LinkShape, limits: MotionLimits, search: Search = Search()
-) -> bool:
+def cannot_touch(tree: Tree, first: LinkShape, second: LinkShape, limits: MotionLimits) -> bool:
     """Return whether it is proven that two links never touch within the joints' limits.
 
     The tree's base is fixed; limits are in the order of the channels.
     """
     free = (_reach(tree, first, second, limits) > 0.0) & ~limits.held
-    if np.count_nonzero(free) > search.joints:
+    if np.count_nonzero(free) > 2:  # joints between the two links
         return False
+    gap = 1e-4  # distance that stays at all postures [m], above the distances' tolerance
+    # Boxes of postures that are looked at before a proof is given up, by hulls and by surfaces,
+    # each of which costs a hundred times as much.
+    few, many = 3_000, 20_000
     middle = (limits.lower + limits.upper) / 2.0
     half = (limits.upper - limits.lower) / 2.0 * free
     for b in np.flatnonzero(tree.kind == REVOLUTE):
@@ -110,18 +100,17 @@ def cannot_touch(
             if looked > most:
                 return False
             distance = distances(boxes)
-            if distance.min() <= search.gap:
+            if distance.min() <= gap:
                 return False
-            near = distance - sizes @ reach <= search.gap
+            near = distance - sizes @ reach <= gap
             boxes, sizes = _halved(boxes[near], sizes[near], reach)
         return True
 
-    if separate(first, second, _convex, search.boxes):
+    if separate(first, second, _convex, many):
         return True
     pairs = [(a, b) for a in first.shells() for b in second.shells()]
     return bool(pairs) and all(
-        separate(a, b, _convex, search.boxes) or separate(a, b, _surface, search.fine_boxes)
-        for a, b in pairs
+        separate(a, b, _convex, many) or separate(a, b, _surface, few) for a, b in pairs
     )
 
 
@@ -139,10 +128,21 @@ def _halved(middle: Array, half: Array, reach: Array) -> tuple[Array, Array]:
 def _reach(tree: Tree, first: LinkShape, second: LinkShape, limits: MotionLimits) -> Array:
     """Return a bound on the links' relative speed per speed of each channel [m/rad or 1]."""
     largest = np.maximum(np.abs(limits.lower), np.abs(limits.upper))
-    own = [carried_reach(tree, h.body, h.extent, largest) for h in (first, second)]
+    return approach(
+        tree, *(carried_reach(tree, h.body, h.extent, largest) for h in (first, second))
+    )
+
+
+def approach(tree: Tree, first: Mapping[int, float], second: Mapping[int, float]) -> Array:
+    """Return how fast two shapes can approach per speed of each channel, shape (d,) [m/rad or 1].
+
+    Args:
+        first: Reach of the one from each joint that carries it, as `carried_reach` returns it.
+        second: Reach of the other; none of what stands still.
+    """
     reach = np.zeros(tree.channels)
-    for body in own[0].keys() ^ own[1].keys():  # what carries both moves both alike
-        speed = abs(float(tree.multiplier[body])) * {**own[0], **own[1]}[body]
+    for body in first.keys() ^ second.keys():  # what carries both moves both alike
+        speed = abs(float(tree.multiplier[body])) * {**first, **second}[body]
         reach[int(tree.channel[body])] += speed
     return reach
 

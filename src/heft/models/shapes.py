@@ -127,7 +127,7 @@ def shapes_of(
     Form and source are those of a `Robot`, the folder that of its model file, to which folders of
     packages are relative; None is the working folder.
     """
-    search = Search(folder, tuple(packages))
+    search = MeshSearch(folder, tuple(packages))
     if form == "mjcf":
         return mjcf_surfaces(source, search)
     if form != "urdf":
@@ -158,7 +158,7 @@ def _lost(shapes: list[str], cure: str) -> list[str]:
     return [message] if shapes else []
 
 
-def mjcf_surfaces(source: bytes, search: Search) -> tuple[dict[str, list[Surface]], list[str]]:
+def mjcf_surfaces(source: bytes, search: MeshSearch) -> tuple[dict[str, list[Surface]], list[str]]:
     """Return the geoms of an MJCF file that can touch others, by body, and notes to the user."""
     root = xml.parse(source, "MJCF")
     model = mjcf.read(root, "MJCF")
@@ -190,7 +190,7 @@ def mjcf_surfaces(source: bytes, search: Search) -> tuple[dict[str, list[Surface
 
 
 def _of_geom(
-    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: Search
+    geom: Geom, compiler: Compiler, meshes: Mapping[str, Mapping[str, str]], search: MeshSearch
 ) -> Surface:
     """Return the surface of a geom in its body's frame.
 
@@ -235,7 +235,7 @@ def _cylinder(radius: float, ends: Array) -> Surface:
     return Surface.around(np.vstack([rim.T + end for end in ends]))
 
 
-def _surface(shape: Element, search: Search) -> Surface:
+def _surface(shape: Element, search: MeshSearch) -> Surface:
     """Return the surface of a shape in its own frame.
 
     Raises:
@@ -273,7 +273,7 @@ def mesh_surface(path: Path, scale: Array) -> Surface:
 
 
 @dataclass(frozen=True)
-class Search:
+class MeshSearch:
     """Where meshes are looked for: the model file's folder, and folders of packages."""
 
     folder: Path | None
@@ -285,8 +285,9 @@ class Search:
         Raises:
             InvalidModel: If it is not found.
         """
+        kinds = (".stl", ".dae", ".obj", ".ply", ".glb", ".off")
         for path in self._candidates(uri):
-            if path.suffix.lower() in (".stl", ".dae", ".obj", ".ply") and path.is_file():
+            if path.suffix.lower() in kinds and path.is_file():
                 require_regular(path, "mesh", InvalidModel)
                 return path
         raise InvalidModel("a mesh is not found", argument=uri)
@@ -333,7 +334,7 @@ def meshes_of(form: str, source: bytes, folder: Path | None) -> MeshFiles:
     for called, places in dict(_called(form, source)).items():
         try:
             path = (
-                Search(folder, ()).file(called)
+                MeshSearch(folder, ()).file(called)
                 if form == "urdf"
                 else _first(folder, places, called)
             )

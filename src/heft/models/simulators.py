@@ -15,7 +15,6 @@ from importlib import resources
 from itertools import chain
 from pathlib import Path
 from string import Template
-from typing import Protocol
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -56,24 +55,22 @@ class JointFields:
 Fields = Mapping[str, JointFields]  # by joint
 
 
-class Writer(Protocol):
-    """What returns a simulator's file, of a robot whose meshes lie beside it."""
-
-    def __call__(self, robot: Robot, fields: Fields, meshes: MeshFiles = ..., /) -> str:
-        """Return its text."""
-
-
 @dataclass(frozen=True)
 class Simulator:
     """A simulator, and the file that says to it what was identified."""
 
     file: str  # name of its file
     holds: frozenset[str]  # fields of a joint that it takes
-    write: Writer
+    # makes its text of robot and fields, and of the meshes that lie beside it, if any do
+    writer: Callable[..., str]
     read: Callable[[str], Fields]
     has_links: bool = True  # whether its file holds the links, too
     note: str = ""  # what a user is to know of it
     has_meshes: bool = False  # whether meshes lie beside its file
+
+    def write(self, robot: Robot, fields: Fields, meshes: MeshFiles = NO_MESHES) -> str:
+        """Return the text of its file for a robot."""
+        return self.writer(robot, fields, *([meshes] if self.has_meshes else []))
 
     def taken(self, robot: Robot, fields: Fields) -> dict[str, JointFields]:
         """Return the fields that its file takes, zero for the others.
@@ -136,7 +133,7 @@ def mjcf_joint(fields: JointFields, turn: float = 1.0) -> dict[str, str]:
     return values
 
 
-def write_mjcf(robot: Robot, fields: Fields, meshes: MeshFiles = NO_MESHES) -> str:
+def write_mjcf(robot: Robot, fields: Fields, meshes: MeshFiles) -> str:
     """Return an MJCF file with joints' fields: an MJCF file's own, or one made of a URDF."""
     if robot.form != "mjcf":
         return _made_mjcf(urdf_of(robot), robot, fields, meshes)
@@ -297,7 +294,7 @@ def _made_geom(
 # --- Gazebo, Drake: URDF
 
 
-def write_urdf(robot: Robot, fields: Fields, _: MeshFiles = NO_MESHES) -> str:
+def write_urdf(robot: Robot, fields: Fields) -> str:
     """Return a URDF with damping and dry friction of joints."""
     data = urdf_of(robot)
     edits: list[Edit] = []
@@ -326,7 +323,7 @@ def read_urdf(text: str) -> dict[str, JointFields]:
     return fields
 
 
-def write_drake(robot: Robot, fields: Fields, _: MeshFiles = NO_MESHES) -> str:
+def write_drake(robot: Robot, fields: Fields) -> str:
     """Return a URDF whose joints have transmissions with the rotors' inertia, of ratio 1."""
     data = write_urdf(robot, fields).encode()
     root = xml.parse(data, "the model file")
@@ -355,9 +352,7 @@ def write_drake(robot: Robot, fields: Fields, _: MeshFiles = NO_MESHES) -> str:
 # --- numbers alone: Python and JSON
 
 
-def _write_python(
-    name: str, holds: frozenset[str], robot: Robot, fields: Fields, _: MeshFiles = NO_MESHES
-) -> str:
+def _write_python(name: str, holds: frozenset[str], robot: Robot, fields: Fields) -> str:
     kept = {n.upper(): {j: getattr(f, n) for j, f in fields.items()} for n in sorted(holds)}
     numbers = "\n".join(f"{n} = {json.dumps(values, indent=4)}" for n, values in kept.items())
     template = resources.files(__package__) / f"{name}.py.template"
@@ -378,7 +373,7 @@ def read_python(text: str) -> dict[str, JointFields]:
 BAM = {"armature": "armature", "friction_viscous": "viscous", "friction_base": "dry"}
 
 
-def write_bam(_: Robot, fields: Fields, __: MeshFiles = NO_MESHES) -> str:
+def write_bam(_: Robot, fields: Fields) -> str:
     """Return parameters of BAM's model m1, an entry a joint."""
     rows = {j: {key: getattr(f, name) for key, name in BAM.items()} for j, f in fields.items()}
     return json_text(
@@ -392,7 +387,7 @@ def read_bam(text: str) -> dict[str, JointFields]:
     return {j: JointFields(**{name: row[key] for key, name in BAM.items()}) for j, row in rows}
 
 
-def write_pace(_: Robot, fields: Fields, __: MeshFiles = NO_MESHES) -> str:
+def write_pace(_: Robot, fields: Fields) -> str:
     """Return PACE's vector: armature, viscous and dry friction, bias of each joint, and delay."""
     rows = fields.values()
     blocks = ([getattr(f, n) for f in rows] for n in ("armature", "viscous", "dry"))

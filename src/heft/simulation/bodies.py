@@ -197,12 +197,6 @@ class FlightState:
     velocity: Array  # of its origin in the world, shape (3,) [m/s]
     turning: Array  # angular velocity in the body's axes, shape (3,) [rad/s]
 
-    @staticmethod
-    def at_rest() -> FlightState:
-        """Return rest at the world's origin."""
-        still = np.zeros(3)
-        return FlightState(still, np.array([1.0, 0.0, 0.0, 0.0]), still, still)
-
 
 class FreeFlyerWorld:
     """MuJoCo's model of bodies that fly as one, and its state.

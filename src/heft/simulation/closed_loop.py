@@ -86,13 +86,6 @@ class ClosedLoop:
     # what is known of friction and rotors, by name, such as `elbow.armature`: with it and the model
     # file's bodies estimators begin. They begin with least squares if None
     drives: Mapping[str, float] | None = None
-    # speed s of Coulomb friction F tanh(w/s) [rad/s]; `LINEAR_SCALE` times that where a joint
-    # slides
-    standstill: float = 0.018
-    begin: float = 0.1  # time over which the first positions tell where the robot began [s]
-    # time from a log's begin on in which it may still come to what was not logged, such as the
-    # state that it began with [s]
-    settle: float = 0.5
 
     def __post_init__(self) -> None:
         robot, gains = self.robot, self.controller.joint
@@ -109,7 +102,7 @@ class ClosedLoop:
     @cached_property
     def simulated_robot(self) -> SimulatedRobot:
         """The robot with friction as a function of the speed, for simulation."""
-        return SimulatedRobot(self.robot, self.standstill)
+        return SimulatedRobot(self.robot, 0.018)  # [rad/s] of tanh(w/s)
 
     @staticmethod
     def of(robot: Robot) -> ClosedLoop | None:
@@ -190,9 +183,12 @@ class ClosedLoop:
             yield k, recording, time[self._late(recording)], motion, moved
 
     def _late(self, recording: Recording) -> NDArray[np.bool_]:
-        """Return the rows of a log that are compared: complete, selected, and after `settle`."""
+        """Return the rows of a log that are compared: complete, selected, and not of its begin.
+
+        There it may still come to what was not logged, such as the state that it began with.
+        """
         time, lost = self._clock(recording)
-        late = (time >= time[0] + self.settle) & np.logical_not(lost)
+        late = (time >= time[0] + 0.5) & np.logical_not(lost)
         if recording.selection is not None:
             late &= recording.selection(np.arange(len(time)))
         return np.asarray(late, dtype=np.bool_)
@@ -335,7 +331,7 @@ class ClosedLoop:
         block = recording.whole(names)
         good = np.isfinite(block.values).all(axis=1)
         time, q = block.time[good], block.values[good]
-        early = time <= time[0] + self.begin
+        early = time <= time[0] + 0.1  # [s]
         if np.count_nonzero(early) < 4:
             return np.array(reference)
         parabola = np.polynomial.polynomial.polyfit(time[early] - time[0], q[early], 2)

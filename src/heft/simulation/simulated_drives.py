@@ -242,18 +242,6 @@ class Drive:
         own = tuple(k for k in self.laws if not isinstance(k, Spring))
         return Drive(self.armature, own + tuple(k for k in other.laws if isinstance(k, Spring)))
 
-    def coefficient(self, kind: type[Viscous] | type[Coulomb]) -> float | None:
-        """Return c of linear viscous or F of Coulomb friction; None where another law holds."""
-        for law in self.laws:
-            if isinstance(law, (LuGre, Dahl, Load, Warming)):
-                return None
-        for law in self.laws:
-            if kind is Viscous and isinstance(law, Viscous) and np.isinf(law.bend):
-                return law.coefficient
-            if kind is Coulomb and isinstance(law, Coulomb) and law.ratio == 1.0:
-                return law.effort
-        return None
-
     def steady(self, speed: Array, duration: float, load: float = 0.0) -> Array:
         """Return the friction torque of steady sliding, its mean over a log, shape (N,) [N·m].
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .network import ADDRESS, Certificates, Connection, Link, connected
     from .team_link import TeamConnection, TeamLink, joined
     from .live import SOURCE, Arrival, Event, Update, received, replayed, run, until_failure
-    from .repetition import Changes, Standstill, repeated, unchanged_since
+    from .repetition import Changes, jumping, longest_accepted, repeated, unchanged_since
     from .alignment import COUNTS, Aligned, AlignedSamples, Alignment, AlignmentState, Device
     from .alignment import Notice
     from .page import served

@@ -22,7 +22,7 @@ from heft.arrays import Array
 from heft.information import continuous_quaternions
 
 from .messages import Piece
-from .repetition import Newest, Repetition, Standstill
+from .repetition import Newest, Repetition
 
 Stamps = NDArray[np.int64]
 
@@ -169,16 +169,10 @@ class Alignment:
     # time for which a device may repeat all values of a kind; what repeats itself for longer is
     # frozen, from its first sample on, or stands still [s]
     frozen: float = 0.05
-    standstill: Standstill = Standstill()  # how one that is not noisy is told to stand still
     # time by which samples that come after a newer one may be older than it [s]: they are sorted
     # in. Samples wait for them
     reorder: float = 0.005
-    # time by which a device's stamps must go on by more than passed between their arrivals to say
-    # that its clock was set forward [s]
-    leap: float = 0.5
     stall: float = 1.0  # time without a sample after which a device counts as silent [s]
-    # how many samples in a row, all older than one before them, say that a clock was set back
-    reset: int = 100
 
     def start(self) -> AlignmentState:
         """Return the initial state, without samples."""
@@ -260,7 +254,7 @@ class Alignment:
         late_in_a_row = buffer.late_in_a_row + len(stamps)
         if used.any():
             late_in_a_row = len(stamps) - 1 - int(np.flatnonzero(used)[-1])
-        if late_in_a_row >= self.reset and counts["late"]:
+        if late_in_a_row >= 100 and counts["late"]:
             counts["clock set back"] = 1
             by = (int(newest[-1]) - int(stamps[-1])) / SECOND
             message = f"the stamps of '{device.name}' are {by:.3f} s behind those before: followed"
@@ -284,7 +278,7 @@ class Alignment:
             return []
         leap = float((stamps - before).max()) / SECOND - (now - buffer.arrival)
         # Messages that were held up, and lost in part, catch up: they come no earlier than before.
-        if min(leap, int(stamps[-1]) / SECOND - now - buffer.ahead) <= self.leap:
+        if min(leap, int(stamps[-1]) / SECOND - now - buffer.ahead) <= 0.5:  # [s]
             return []
         message = f"the stamps of '{device.name}' go on by {leap:.3f} s more than time has passed"
         return [Notice("clock set forward", message)]
@@ -322,7 +316,7 @@ class Alignment:
         if device.quaternion:  # its sign says nothing, and would be a jump
             last = [] if buffer.newest is None else [buffer.newest.values[None]]
             values = _continuous(np.concatenate([*last, values]), device.quaternion)[len(last) :]
-        repetition = Repetition(self.frozen * SECOND, None if device.noisy else self.standstill)
+        repetition = Repetition(self.frozen * SECOND, not device.noisy)
         bad, since, newest = repetition.step(stamps, values, device.kinds, buffer.newest)
         # Samples that repeat themselves have waited, see `Buffer.confirmed`.
         keep = int(np.searchsorted(buffer.stamps, since))

@@ -4,6 +4,10 @@ Noise makes two samples of a working sensor differ, so what repeats itself for l
 measurement, from its first sample on. What no noise tells (joints, poses) may stand still; it is
 frozen if it jumps where it begins or ends to repeat itself, or stops at once. Logs and live samples
 are judged alike, but that a log shows how each stretch ends.
+
+The numbers that tell a standstill were chosen on simulated rests and freezes of two joints, 100 to
+1000 Hz, encoders of up to 1 mrad: rests that begin within 60 ms or more are none; in motion, 98 %
+of freezes are found from 250 Hz on, 89 % at 125 Hz, 65 % at 100 Hz.
 """
 
 from __future__ import annotations
@@ -34,66 +38,46 @@ class Changes:
         return np.asarray(np.linalg.norm(np.diff(self.values, axis=0), axis=1))
 
 
-@dataclass(frozen=True)
-class Standstill:
-    """Criteria that tell a device that stands still from one that is frozen.
+def longest_accepted(changes: Changes, accepted: float) -> float:
+    """Return the duration up to which a stretch is accepted, in the stamps' unit.
 
-    Chosen on simulated rests and freezes of two joints, 100 to 1000 Hz, encoders of up to 1 mrad:
-    rests that begin within 60 ms or more are none; in motion, 98 % of freezes are found from 250 Hz
-    on, 89 % at 125 Hz, 65 % at 100 Hz.
+    Args:
+        accepted: Duration that is accepted where changes come quickly, in the stamps' unit.
     """
+    if len(changes.stamps) < 2:
+        return accepted
+    stretches = np.diff(changes.stamps)
+    # where values are coarse, or told more often than measured, stretches are long
+    return max(accepted, 5.0 * float(np.quantile(stretches, 0.95)))
 
-    # factor by which a stretch must exceed those that are usual, where values are coarse, or told
-    # more often than measured
-    usual: float = 5.0
-    # share of the stretches between changes, and of the steps, that are usual
-    usual_share: float = 0.95
-    # factor by which the step at the beginning or end of a stretch must exceed those that are usual
-    jump: float = 10.0
-    look: float = 1.5  # time before a stretch that is looked at, over the duration that is accepted
-    # share of the speed before a stretch that must be left in the second half of that time for it
-    # to have stopped at once: all of a constant one, half where what has mass slows down evenly
-    abrupt: float = 0.85
-    fewest: int = 5  # changes in that time from which this can be told
-    # smallest steps in that way from which it can: an encoder's are its resolution
-    coarse: float = 10.0
-    kept: int = 500  # changes that are remembered of a stream
 
-    def longest(self, changes: Changes, accepted: float) -> float:
-        """Return the duration up to which a stretch is accepted, in the stamps' unit.
+def jumping(changes: Changes) -> NDArray[np.bool_]:
+    """Return which stretches begin or end with a jump, shape (N,)."""
+    steps = changes.steps
+    large = np.zeros(0, dtype=bool)
+    if len(steps):
+        large = steps > 10.0 * np.quantile(steps, 0.95)
+    return np.asarray(np.concatenate([[False], large]) | np.concatenate([large, [False]]))
 
-        Args:
-            accepted: Duration that is accepted where changes come quickly, in the stamps' unit.
-        """
-        if len(changes.stamps) < 2:
-            return accepted
-        stretches = np.diff(changes.stamps)
-        return max(accepted, self.usual * float(np.quantile(stretches, self.usual_share)))
 
-    def jumps(self, changes: Changes) -> NDArray[np.bool_]:
-        """Return which stretches begin or end with a jump, shape (N,)."""
-        steps = changes.steps
-        large = np.zeros(0, dtype=bool)
-        if len(steps):
-            large = steps > self.jump * np.quantile(steps, self.usual_share)
-        return np.asarray(np.concatenate([[False], large]) | np.concatenate([large, [False]]))
+def stops_at_once(changes: Changes, k: int, before: float) -> bool:
+    """Whether steady motion in one direction ends where stretch k begins, at one sample.
 
-    def stops_at_once(self, changes: Changes, k: int, before: float) -> bool:
-        """Whether steady motion in one direction ends where stretch k begins, at one sample.
-
-        Args:
-            before: Time before it that is looked at, in the stamps' unit.
-        """
-        stamps, values = changes.stamps, changes.values
-        first, half = (np.searchsorted(stamps, stamps[k] - t) for t in (before, 0.5 * before))
-        if k - first < self.fewest:
-            return False
-        way, late = (float(np.linalg.norm(values[k] - values[j])) for j in (first, half))
-        share = float(stamps[k] - stamps[half]) / float(stamps[k] - stamps[first])
-        steps = changes.steps
-        path, smallest = float(steps[first:k].sum()), float(steps.min())
-        one_way = way >= max(0.5 * path, self.coarse * smallest)
-        return one_way and late >= self.abrupt * share * way
+    Args:
+        before: Time before it that is looked at, in the stamps' unit.
+    """
+    stamps, values = changes.stamps, changes.values
+    first, half = (np.searchsorted(stamps, stamps[k] - t) for t in (before, 0.5 * before))
+    if k - first < 5:  # changes: too few to tell this from
+        return False
+    way, late = (float(np.linalg.norm(values[k] - values[j])) for j in (first, half))
+    share = float(stamps[k] - stamps[half]) / float(stamps[k] - stamps[first])
+    steps = changes.steps
+    path, smallest = float(steps[first:k].sum()), float(steps.min())
+    # The smallest step of an encoder is its resolution. Of a constant speed all is left in the
+    # second half, of one that slows down evenly, as what has mass, half.
+    one_way = way >= max(0.5 * path, 10.0 * smallest)
+    return one_way and late >= 0.85 * share * way
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +97,7 @@ class Repetition:
     """Finds frozen stretches in a device's samples as they come."""
 
     accepted: float  # duration of repetition that is accepted [ns]
-    # how a device that stands still is told; None for one that is never still
-    standstill: Standstill | None
+    stands: bool  # whether the device may stand still
 
     def step(
         self, stamps: Times, values: Array, groups: Sequence[Sequence[int]], before: Newest | None
@@ -132,7 +115,7 @@ class Repetition:
             too, `NEVER` if none was; the newest sample.
         """
         since = unchanged_since(stamps, values, groups, before)
-        if self.standstill is None:
+        if not self.stands:
             runs = np.stack([repeated(stamps, s, self.accepted) for s in since.T])
             bad = np.asarray(runs.any(axis=0))
             begin = int(since[bad].min()) if bad.any() else NEVER
@@ -142,22 +125,14 @@ class Repetition:
         every = []
         for k, group in enumerate(groups):
             own = values[:, list(group)]
-            changes, frozen, open_since = self._judged(
-                self.standstill, stamps, since[:, k], own, before, k
-            )
+            changes, frozen, open_since = self._judged(stamps, since[:, k], own, before, k)
             bad |= np.isin(since[:, k], frozen)
             begin, waits = min([begin, *map(int, frozen)]), min(waits, open_since)
             every.append(changes)
         return bad, begin, Newest(int(stamps[-1]), values[-1], since[-1], waits, tuple(every))
 
     def _judged(
-        self,
-        standstill: Standstill,
-        stamps: Times,
-        since: Times,
-        values: Array,
-        before: Newest | None,
-        k: int,
+        self, stamps: Times, since: Times, values: Array, before: Newest | None, k: int
     ) -> tuple[Changes, Times, int]:
         """Return a group's changes, begins of frozen stretches, and begin of an undecided one."""
         until = int(stamps[0]) - 1 if before is None else before.stamp
@@ -173,17 +148,16 @@ class Repetition:
         begins = changes.stamps[first:]
         last = np.searchsorted(stamps, np.append(begins[1:], NEVER)) - 1
         ends = np.where(last >= 0, stamps[np.maximum(last, 0)], until)
-        kept = slice(-standstill.kept, None)
+        kept = slice(-500, None)  # changes that are remembered
         remembered = Changes(changes.stamps[kept], changes.values[kept])
         if (ends - begins).max() <= self.accepted:
             waits = NEVER if begins[-1] == stamps[-1] else int(begins[-1])
             return remembered, begins[:0], waits
-        longest = standstill.longest(changes, self.accepted)
-        jumps = standstill.jumps(changes)[first:]
+        longest = longest_accepted(changes, self.accepted)
+        jumped = jumping(changes)[first:]
         long = ends - begins > longest
         frozen = [
-            bool(jumps[j])
-            or standstill.stops_at_once(changes, first + j, standstill.look * longest)
+            bool(jumped[j]) or stops_at_once(changes, first + j, 1.5 * longest)
             for j in np.flatnonzero(long).tolist()
         ]
         waits = NEVER if long[-1] or begins[-1] == stamps[-1] else int(begins[-1])

@@ -38,6 +38,8 @@ from .windows import (
 )
 
 STILL: Pose = (np.eye(3), np.zeros(3))
+# Mean squared difference of a sensor over its variance, from which motions do not agree.
+DOUBTFUL = 2.0
 TURNS = (  # what of a motion turns with its frame alone, and what a lever adds to it
     ("angular_velocity", OMEGA, ()),
     ("velocity", VELOCITY, (OMEGA,)),
@@ -68,23 +70,6 @@ class Doubt:
             f"The motion sensors of {name} do not go with the others', {size}: its motion is left "
             "out, where it holds the load is not told, and so neither is the load"
         )
-
-
-@dataclass(frozen=True)
-class AgreementSettings:
-    """Settings of the test whether motions agree."""
-
-    rounds: int = 3  # of refinement of poses over the network
-    # mean squared difference of a sensor over its variance, from which motions do not agree
-    doubtful: float = 2.0
-    sure: float = 5.0  # deviations by which such a mean exceeds 1, at least
-    # deviations by which leaving out one sensor explains a robot better than another
-    clear: float = 3.0
-    suspects: int = 3  # how many robots are tried to be left out, those that differ most
-
-    def limit(self, rows: float) -> float:
-        """Return the mean square of normalised 3-vectors, of independent rows, beyond chance."""
-        return max(self.doubtful, 1.0 + self.sure * float(np.sqrt(2.0 / (3.0 * rows))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +251,7 @@ class TeamMotions:
             belief = replace(belief, pose=composed(belief.pose, inverse(about)))
         return replace(self._pair(agreed, spread, robot), belief=belief)
 
-    def refined(self, poses: Mapping[int, Pose], rounds: int) -> Agreement:
+    def refined(self, poses: Mapping[int, Pose], rounds: int = 3) -> Agreement:
         """Return poses of the robots that count, each refined against all others' fused motion."""
         now, spreads, apart = dict(poses), {}, dict.fromkeys(poses, 1.0)
         untold: set[int] = set()
@@ -287,27 +272,32 @@ class TeamMotions:
             now = from_first(now)
         return Agreement(now, spreads, apart, tuple(sorted(untold)))
 
-    def agree(
-        self, start: Mapping[int, Pose], settings: AgreementSettings = AgreementSettings()
-    ) -> Agreement:
+    def agree(self, start: Mapping[int, Pose]) -> Agreement:
         """Return the team's poses, leaving out robots whose motions disagree.
 
         Robots without a pose to start with are placed by motion.
         """
-        everyone, limit = range(len(self.parts)), settings.limit(self.windows / self.overlap)
-        full = self._among(everyone, start, settings.rounds)
+        full = self._among(range(len(self.parts)), start)
         agreement, excluded = full, set[int]()
-        while not agreement.unplaced and agreement.worst > limit:
-            rest = self._without_one(agreement, excluded, start, settings)
+        while not agreement.unplaced and agreement.worst > self._limit:
+            rest = self._without_one(agreement, excluded, start)
             if rest is None:
                 return full  # nobody can tell who it is
             agreement, one = rest
             excluded.add(one)
         for robot in sorted(excluded):
-            agreement = self._with_doubt(agreement, robot, excluded, settings)
+            agreement = self._with_doubt(agreement, robot, excluded)
         return agreement
 
-    def _among(self, robots: Sequence[int], start: Mapping[int, Pose], rounds: int) -> Agreement:
+    @property
+    def _limit(self) -> float:
+        """Mean square of normalised 3-vectors beyond chance, by five deviations of it."""
+        rows = self.windows / self.overlap
+        return max(DOUBTFUL, 1.0 + 5.0 * float(np.sqrt(2.0 / (3.0 * rows))))
+
+    def _among(
+        self, robots: Sequence[int], start: Mapping[int, Pose], rounds: int = 3
+    ) -> Agreement:
         poses = {k: start[k] for k in robots if k in start}
         if len(poses) < len(robots):
             poses = self.placed(robots, poses)
@@ -321,36 +311,32 @@ class TeamMotions:
         among: Agreement,
         excluded: set[int],
         start: Mapping[int, Pose],
-        settings: AgreementSettings,
     ) -> tuple[Agreement, int] | None:
         """Return the agreement without one more robot, and which; None where that is ambiguous."""
-        robots, limit = list(among.poses), settings.limit(self.windows / self.overlap)
+        robots = list(among.poses)
         fewer = len(excluded) + 1 < 0.5 * len(self.parts)
         if len(robots) < 3 or not fewer:  # of fewer none is told from the others
             return None
-        suspects = sorted(robots, key=lambda k: -among.apart[k])[: settings.suspects]
+        suspects = sorted(robots, key=lambda k: -among.apart[k])[:3]
         tried = []
         for one in suspects:
             rest = self._among([k for k in robots if k != one], start, 1)
             if not rest.unplaced:
                 tried.append((rest.worst, one, rest))
         tried.sort(key=lambda t: t[:2])
-        if not tried or (len(tried) > 1 and tried[1][0] <= limit):
+        if not tried or (len(tried) > 1 and tried[1][0] <= self._limit):
             return None
-        return self.refined(tried[0][2].poses, settings.rounds), tried[0][1]
+        return self.refined(tried[0][2].poses), tried[0][1]
 
-    def _with_doubt(
-        self, agreement: Agreement, robot: int, excluded: set[int], settings: AgreementSettings
-    ) -> Agreement:
+    def _with_doubt(self, agreement: Agreement, robot: int, excluded: set[int]) -> Agreement:
         """Add a left-out robot's doubt, and its pose where leaving out one sensor settles it."""
         witnesses = {k: p for k, p in agreement.poses.items() if k not in excluded}
-        limit = settings.limit(self.windows / self.overlap)
         full = self._by_others(robot, None, witnesses)
         tried = ((self._by_others(robot, sensor, witnesses), sensor) for sensor in SENSOR_NUMBERS)
         fits = [(self._beyond_noise(e, s), s, e) for e, s in tried if e.covariance is not None]
         fits.sort(key=lambda t: t[:2])
-        clear = bool(fits) and fits[0][2].apart <= limit
-        clear &= len(fits) < 2 or fits[1][0] > fits[0][0] + settings.clear
+        clear = bool(fits) and fits[0][2].apart <= self._limit
+        clear &= len(fits) < 2 or fits[1][0] > fits[0][0] + 3.0  # deviations apart
         doubt = Doubt(robot, fits[0][1] if clear else None, full.apart)
         poses, spreads = dict(agreement.poses), dict(agreement.spreads)
         if clear:

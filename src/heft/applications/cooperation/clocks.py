@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -22,6 +22,9 @@ from .window_stream import WindowSettings
 from .windows import SIZE, SQUARES
 
 # windows through which Lagrange's polynomial goes, the last before a time being 0
+# Share of its deviation within which a clock or a wrench's delay is settled in the end: the load
+# moves with it by as much of its own.
+SETTLED = 0.05
 NEAR = [range(first, first + 6) for first in (-2, -1, -3, -4, 0)]
 
 
@@ -29,16 +32,8 @@ NEAR = [range(first, first + 6) for first in (-2, -1, -3, -4, 0)]
 class ClockSettings:
     """Settings of the comparison of clocks."""
 
-    window: float = 0.3  # time that neighbouring windows share [s]
-    most: float = 0.5  # largest offset that is looked for [s]
-    least: float = 5e-4  # offsets below this are left [s]
-    sure: float = 4.0  # offsets below so many standard deviations are left, too
-    steps: int = 20  # of Gauss and Newton, at most
     again: int = 250  # windows that are processed again once a clock is set
     recent: int = 1000  # windows by which clocks and delays are found
-    # share of its deviation within which a clock or a wrench's delay is settled in the end: the
-    # load moves with it by as much of its own
-    settled: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,11 +43,14 @@ class ClockOffset:
     offset: float  # δ [s]
     std: float  # its standard deviation [s]
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is more than half a millisecond, and than four of its deviations."""
+        return abs(self.offset) > max(5e-4, 4.0 * self.std)
 
-def offset_of_squares(
-    one: tuple[Array, Array], other: tuple[Array, Array], settings: ClockSettings
-) -> ClockOffset:
-    """Return the offset of another robot's clock that best aligns |ω|² of windows.
+
+def offset_of_squares(one: tuple[Array, Array], other: tuple[Array, Array]) -> ClockOffset:
+    """Return the offset of another's clock that best aligns |ω|² of windows, up to half a second.
 
     Args:
         one: Times [s] and |ω|² of windows [rad²/s²], shape (K,) each.
@@ -62,10 +60,10 @@ def offset_of_squares(
     if min(len(t), len(s)) < 4:
         return ClockOffset(0.0, np.inf)
     step = usual_step(s)
-    spread = max(round(settings.window / step), 1)  # neighbours share noise
+    spread = max(round(0.3 / step), 1)  # neighbours share noise, of so many seconds
     curve, holes = CubicSpline(s, g), np.diff(s) > 1.5 * step
     offset, std = 0.0, np.inf
-    for _ in range(settings.steps):
+    for _ in range(20):  # steps of Gauss and Newton
         inside = (t + offset > s[0]) & (t + offset < s[-1])
         inside[inside] = ~holes[np.searchsorted(s, t[inside] + offset) - 1]
         at = t[inside] + offset
@@ -76,7 +74,7 @@ def offset_of_squares(
             return ClockOffset(0.0, np.inf)
         change = float(slope @ rest) / information
         std = float(np.sqrt(spread * np.mean(rest**2) / information))
-        offset = float(np.clip(offset + change, -settings.most, settings.most))
+        offset = float(np.clip(offset + change, -0.5, 0.5))
         if abs(change) < 1e-3 * std + 1e-9:
             break
     return ClockOffset(offset, std)
@@ -150,14 +148,13 @@ class TeamClocks:
         squares = [np.array([own[n][SQUARES][:3].sum() for n in good]) for own in kept]
         new = False
         for origin, own in zip(origins[1:], squares[1:], strict=True):
-            estimate = offset_of_squares((time, squares[0]), (time, own), self.settings)
-            offset = estimate.offset + self.offset(origins[0])
-            shift = abs(offset - self.offset(origin))
+            estimate = offset_of_squares((time, squares[0]), (time, own))
+            offset = replace(estimate, offset=estimate.offset + self.offset(origins[0]))
+            shift = replace(offset, offset=offset.offset - self.offset(origin))
             settling = ended and origin in self.offsets
-            sure = self.settings.settled if settling else self.settings.sure
-            if shift > max(sure * estimate.std, 0.0 if settling else self.settings.least):
+            if abs(shift.offset) > SETTLED * shift.std if settling else shift.is_sure:
                 new |= settling or origin not in self.offsets
-                self.offsets[origin] = ClockOffset(offset, estimate.std)
+                self.offsets[origin] = offset
         return new
 
     def _at(self, kept: Mapping[int, Array], origin: int, number: int, behind: float) -> Array:

@@ -20,7 +20,7 @@ from heft.arrays import Array
 from heft.estimators import measured_regressor_covariance
 from heft.information import Graph, inertia, triangle_of
 
-from .agreement import Agreement, AgreementSettings, Doubt, TeamMotions, fused
+from .agreement import Agreement, Doubt, TeamMotions, fused
 from .load import (
     LoadBelief,
     LoadEstimate,
@@ -57,10 +57,6 @@ class CooperativeMethod:
     first: int = 20  # windows before the first estimate
     every: int = 5  # windows from one estimate of the load to the next
     longer: float = 1.25  # poses are estimated anew when there are this many times as many windows
-    agreement: AgreementSettings = AgreementSettings()  # of what counts as agreeing motion
-    unlikely: float = 40.0  # χ² of six a window from which it counts against the load
-    against: int = 2  # windows in a row that count against it end a load
-    impossible: float = 100.0  # χ² of one window that ends a load by itself
     # whether the load moves in a plane, all contacts' z axes across it: mass, two coordinates of
     # its centre and one moment of inertia are then all that there is
     planar: bool = False
@@ -283,7 +279,7 @@ class CooperativeRun:
         beliefs = self.belief.poses
         team = TeamMotions(motions, self.parts, windows, self.graph, self.space, beliefs)
         start = {} if self.agreed.unplaced else self.agreed.poses
-        self.agreed = team.agree(start, self.method.agreement)
+        self.agreed = team.agree(start)
         if self.fitted is None or self.agreed.poses.keys() != self.poses.keys():
             self.poses = self.agreed.poses  # else with the load, which comes next
         self.pose_part_at = 0
@@ -564,5 +560,6 @@ class CooperativeRun:
         # Windows are sums of samples: they are no surer than the integrals that they stand for
         spread += np.diag((SUMMED * (np.abs(Y) @ np.abs(values))) ** 2)
         squared = float(rest @ np.linalg.solve(spread, rest))
-        self.hits = self.hits + 1 if squared > self.method.unlikely else 0
-        return self.hits >= self.method.against or squared > self.method.impossible
+        # Of six: two windows in a row that are unlikely, or one that is impossible.
+        self.hits = self.hits + 1 if squared > 40.0 else 0
+        return self.hits >= 2 or squared > 100.0

@@ -26,7 +26,7 @@ from heft.files import plain
 from heft.information import Graph, rotation_vector_of_matrix
 
 from .agreement import from_first
-from .clocks import ClockOffset, ClockSettings, TeamClocks
+from .clocks import SETTLED, ClockOffset, ClockSettings, TeamClocks
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeRun, Known
 from .replication import ABSENT, WIDTH, Replica, ReplicaSettings, WindowMessage
@@ -230,7 +230,7 @@ class TeamSolver:
         if not self.clocks.compare(replica, self.origins, number, ended) or self._since > again:
             recent = begin if ended else number + 1 - settings.recent
             again = max(begin, self._since, recent)
-            share = settings.settled if ended else 1.0
+            share = SETTLED if ended else 1.0
             if not self._compare_wrenches(replica, range(again, number), share):
                 return False  # the windows that come are right
         self.changes = [t for t in self.changes if t < again * self.method.windows.stride]
@@ -251,7 +251,7 @@ class TeamSolver:
         parts = self.parts(replica, numbers)
         before = self.clocks.delays
         behind = {k: before[o].offset for k, o in enumerate(self.origins) if o in before}
-        found = wrench_delays(parts, poses, run.changes, behind, run.space, self.clocks.settings)
+        found = wrench_delays(parts, poses, run.changes, behind, run.space)
         new = {self.origins[k]: delay for k, delay in found.items()}
         if same_delays(before, new, share):  # how sure they are is another by now
             self.clocks.delays = {o: replace(before[o], std=d.std) for o, d in new.items()}
@@ -357,7 +357,6 @@ class NodeSettings:
     method: CooperativeMethod = CooperativeMethod(every=20, longer=1.5)
     replica: ReplicaSettings = ReplicaSettings(repeat=5)  # of memory and of repetition
     calibration: float = 2.0  # time of samples by which noise and rate are found, each time [s]
-    share: float = 0.15  # of a core that estimation may take
     silent: float = 2.0  # time without a message after which a neighbour is silent [s]
     clocks: ClockSettings = ClockSettings()  # how clocks are compared
 

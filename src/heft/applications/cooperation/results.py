@@ -19,7 +19,7 @@ from heft.information import Finding, Severity, Verdict, inertia, rotation_vecto
 from heft.recordings import Table, write_table
 from heft.simulation import SimulatedTeam
 
-from .agreement import AgreementSettings
+from .agreement import DOUBTFUL
 from .clocks import ClockOffset, ClockSettings, lateness
 from .load import LoadEstimate
 from .method import CooperativeMethod, CooperativeResult, Known
@@ -342,7 +342,7 @@ class TeamFound:
         """Return whether the motions differ, and no robot's sensors explain it."""
         if last.poses is None or last.doubts:
             return False
-        return max(last.disagreement, default=1.0) > AgreementSettings().doubtful
+        return max(last.disagreement, default=1.0) > DOUBTFUL
 
     def write(self, out: Path) -> None:
         """Write the results, whole or not at all.

@@ -451,7 +451,11 @@ class MotionPair:
         """
         start = guess
         if start is None:
-            start = planar_pose(self.one, self.other) if self.space.planar else self._by_twists()
+            if self.space.planar:
+                start = planar_pose(self.one, self.other)
+            else:
+                both = (x[:, k] for x in (self.one, self.other) for k in (OMEGA, VELOCITY))
+                start = TwistInformation.of(*both).pose()
         # A pose far from the truth makes likely motions of what misfits: what was read decides
         seen = signal_motion(self.one, self.spreads[0], self.windows, self.overlap)
         if self._covariance(*seen, start) is None:
@@ -495,7 +499,9 @@ class MotionPair:
         # [m] between two frames of a body: beyond, sensors contradict one another
         if not np.linalg.norm(pose[1]) < 1000.0:
             return PoseEstimate(start, None, misfit, apart)  # of what is so far, maps are rounding
-        return PoseEstimate(pose, self._covariance(*self._likely(pose), pose), misfit, apart)
+        M = self._map(pose)
+        likely = likely_motion(self.one, self.other, M, self.spreads[0], self._spread(M))
+        return PoseEstimate(pose, self._covariance(*likely, pose), misfit, apart)
 
     def _apart(self, pose: Pose) -> float:
         """Return the mean squared normalised residual of the sensor that misfits most."""
@@ -522,24 +528,9 @@ class MotionPair:
         flat = (len(white), -1)
         return np.asarray((white @ moments).reshape(flat) @ white.reshape(flat).T)
 
-    def _by_twists(self) -> Pose:
-        one, other = self.one, self.other
-        return TwistInformation.of(
-            one[:, OMEGA], one[:, VELOCITY], other[:, OMEGA], other[:, VELOCITY]
-        ).pose()
-
     def _spread(self, M: Array) -> Array:
         """Return C, the covariance of a window's residual, square, of the components that count."""
-        return M @ self.spreads[0] @ M.T + self._own
-
-    @cached_property
-    def _own(self) -> Array:
-        return self.spreads[1][np.ix_(self.numbers, self.numbers)]
-
-    def _likely(self, pose: Pose) -> tuple[Array, Array]:
-        """Return the most likely motions in the one frame given both, and their noise."""
-        M = self._map(pose)
-        return likely_motion(self.one, self.other, M, self.spreads[0], self._spread(M))
+        return M @ self.spreads[0] @ M.T + self.spreads[1][np.ix_(self.numbers, self.numbers)]
 
     def _covariance(self, motion: Array, noise: Array, pose: Pose) -> Array | None:
         """Return the covariance of a pose; None where motion does not determine it."""

@@ -11,7 +11,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.estimators import whitening
 
-from .clocks import ClockOffset, ClockSettings
+from .clocks import ClockOffset
 from .window_stream import WindowSettings
 from .windows import Pose, Space, Windows, inverse
 
@@ -55,7 +55,6 @@ def wrench_delays(
     changes: Sequence[float],
     behind: Mapping[int, float],
     space: Space,
-    settings: ClockSettings,
 ) -> dict[int, ClockOffset]:
     """Return by how much each robot's wrench is behind its motion, where it surely is.
 
@@ -95,9 +94,9 @@ def wrench_delays(
     offsets = {}
     for k in range(len(parts)):
         std = float(np.sqrt(spread[k, k]) / size[k])
-        total = behind.get(k, 0.0) + float(values[k] / size[k])
-        if abs(total) > max(settings.least, settings.sure * std):
-            offsets[k] = ClockOffset(float(np.clip(total, -settings.most, settings.most)), std)
+        total = ClockOffset(behind.get(k, 0.0) + float(values[k] / size[k]), std)
+        if total.is_sure:
+            offsets[k] = replace(total, offset=float(np.clip(total.offset, -0.5, 0.5)))
     return offsets
 
 

@@ -260,8 +260,14 @@ class Derivation:
 
     # --- as numbers
 
-    def evaluated(self, expressions: Any, values: Mapping[str, float] | None = None) -> Evaluated:
+    def evaluated(
+        self, expressions: Any, values: Mapping[str, float] | None = None
+    ) -> Callable[..., Array]:
         """Return a scalar or matrix as a numerical function of q, q̇ and q̈, vectorised.
+
+        The function takes arrays of shape (..., n) and returns one of shape (..., *shape) with the
+        shape of the expressions, that of a column without its 1; velocities and accelerations that
+        are not given are zero.
 
         Args:
             values: Value of each of `symbols`, by name [SI].
@@ -287,7 +293,16 @@ class Derivation:
             "numpy",
             cse=(lambda given: (needed, given)) if needed else True,
         )
-        return Evaluated(call, shape, tuple(float(given[s.name]) for s in self.symbols))
+        fixed = [float(given[s.name]) for s in self.symbols]
+
+        def evaluate(q: Array, v: Array | None = None, a: Array | None = None) -> Array:
+            q = np.asarray(q, dtype=float)
+            state = (np.zeros_like(q) if x is None else np.asarray(x, float) for x in (q, v, a))
+            made = call(*(row for x in state for row in np.moveaxis(x, -1, 0)), *fixed)
+            rows = [np.broadcast_to(np.asarray(entry, float), q.shape[:-1]) for entry in made]
+            return np.stack(rows, axis=-1).reshape((*q.shape[:-1], *shape))
+
+        return evaluate
 
     def needed(self, entries: Sequence[Any]) -> list[tuple[Any, Any]]:
         """Return the definitions of subexpressions that entries use, in order of dependence."""
@@ -298,31 +313,3 @@ class Derivation:
                 used.append((symbol, value))
                 wanted |= value.free_symbols
         return used[::-1]
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """Numerical function of a scalar, vector or matrix of a derivation."""
-
-    # function of all coordinates and symbol values, one argument each, that returns all entries
-    call: Callable[..., Any]
-    shape: tuple[int, ...]  # shape of the result for one sample, () for a scalar
-    values: tuple[float, ...]  # values of the robot's symbols [SI]
-
-    def __call__(self, q: Array, v: Array | None = None, a: Array | None = None) -> Array:
-        """Return the value for each sample, shape (..., *shape).
-
-        Args:
-            q: Positions, shape (..., n) [rad or m].
-            v: Velocities, shape (..., n) [rad/s or m/s]; None for zero.
-            a: Accelerations, shape (..., n) [rad/s² or m/s²]; None for zero.
-        """
-        q = np.asarray(q, dtype=float)
-        v = np.zeros_like(q) if v is None else np.asarray(v, dtype=float)
-        a = np.zeros_like(q) if a is None else np.asarray(a, dtype=float)
-        state = (row for x in (q, v, a) for row in np.moveaxis(x, -1, 0))
-        entries = self.call(*state, *self.values)
-        out = np.empty((*q.shape[:-1], len(entries)))
-        for k, entry in enumerate(entries):
-            out[..., k] = entry
-        return out.reshape((*q.shape[:-1], *self.shape))

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, Literal
 
+import numpy as np
+
 from heft import __version__
 from heft.models import load_sympy
 
@@ -257,10 +259,6 @@ def _function(d: Derivation, name: str, arguments: str, says: str, value: Any) -
     lines.append(f"    out = numpy.zeros({before}{shape!r})")
     for k, entry in enumerate(entries):
         if entry != 0:
-            place = [str(i) for i in _indices(k, shape)]
+            place = [str(i) for i in np.unravel_index(k, shape)]
             lines.append(f"    out[{', '.join(['...', *place])}] = {printer.doprint(entry)}")
     return "\n".join([*lines, "    return out\n"])
-
-
-def _indices(k: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return divmod(k, shape[1]) if len(shape) == 2 else (k,) if shape else ()

@@ -6,7 +6,7 @@ from heft.loading import lazy
 
 if TYPE_CHECKING:
     from .experiment_design import Excited, ExciteSettings, excite
-    from .planned import CarriedLoad, Doubt, PlannedExperiment, open_experiment
+    from .planned import CarriedLoad, PlannedExperiment, open_experiment
     from .report import excite_files, text_of
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -33,7 +33,7 @@ from heft.plants import Problem, structural_base
 from heft.recordings import JointTrajectory
 from heft.signals import Smoothing
 
-from .planned import CarriedLoad, Doubt, PlannedExperiment
+from .planned import CarriedLoad, PlannedExperiment
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ class ExciteSettings:
     collisions: bool = True  # whether links keep clear of one another and the room
     # whether the other criterion's motion is designed, too, to tell what a choice costs
     compared: bool = True
-    doubt: Doubt = Doubt()  # how wrong predicted torque may be
     # what the robot carries and is to be told; the robot itself if None
     load: CarriedLoad | None = None
     own_columns: Path | None = None  # Python file of the user's own columns, which is run

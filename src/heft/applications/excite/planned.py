@@ -37,15 +37,6 @@ STATED_COLUMNS = "[motion.own_columns]"
 ROW_RATE = 100.0  # independent rows a second, where no log says how many there are [Hz]
 
 
-@dataclass(frozen=True)
-class Doubt:
-    """Relative errors of a model's parameters that predicted torque must allow for."""
-
-    bodies: float = 0.2  # of each body's parameters, a share
-    identified: float = 0.05  # the same of a robot that was identified
-    drives: float = 0.5  # of friction and rotor inertia, a share
-
-
 @dataclass(frozen=True, eq=False)
 class RoomClearance:
     """Clearance of a robot of which some joints may be held still; see `Clearance`."""
@@ -263,7 +254,6 @@ def open_experiment(
     model: Path,
     options: Path | None = None,
     given: Path | None = None,
-    doubt: Doubt = Doubt(),
     collisions: bool = True,
     load: CarriedLoad | None = None,
     own_columns: Path | None = None,
@@ -314,23 +304,22 @@ def open_experiment(
     plant = ExcitableRobot.of(robot)
     effort = dict(zip(robot.joints, limits.effort.tolist(), strict=True))
     noise = noise_of(np.array([effort.get(c.name, math.inf) for c in plant.channels]))
+    # A fifth of each body's parameters and half of friction and rotors may be wrong.
     experiment = PlannedExperiment(
-        robot, limits, clearance, noise, ROW_RATE, None, doubt.bodies, doubt.drives, {}, remarks
+        robot, limits, clearance, noise, ROW_RATE, None, 0.2, 0.5, {}, remarks
     )
     own, limited = robot.own_columns, np.isfinite([*limits.effort, *limits.power]).any()
     if earlier is not None:
-        experiment = _with_results(experiment, earlier, doubt)
+        experiment = _with_results(experiment, earlier)
     elif own is not None and (stated.motion.own_columns or limited):
         values = own.parameters(stated.motion.own_columns, STATED_COLUMNS).tolist()
         believed = dict(zip(own.names, values, strict=True))
         remarks = (*remarks, LOOKED_AT)
-        experiment = replace(experiment, believed=believed, own=doubt.drives, remarks=remarks)
+        experiment = replace(experiment, believed=believed, own=experiment.drives, remarks=remarks)
     return experiment if load is None else replace(experiment, load=load, known=None)
 
 
-def _with_results(
-    experiment: PlannedExperiment, identified: Identified, doubt: Doubt
-) -> PlannedExperiment:
+def _with_results(experiment: PlannedExperiment, identified: Identified) -> PlannedExperiment:
     robot, folder = experiment.robot, identified.folder
     if identified.robot.joints != robot.joints:
         raise InvalidSetting(
@@ -359,9 +348,9 @@ def _with_results(
         noise=noise,
         rate=float(np.median(rates)) if rates else experiment.rate,
         known=information,
-        doubt=doubt.identified,
+        doubt=0.05,  # shares of a robot that was identified
         believed=believed,
-        own=doubt.identified,
+        own=0.05,
         remarks=experiment.remarks
         if robot.own_columns is None
         else (*experiment.remarks, LOOKED_AT),

@@ -239,8 +239,8 @@ def excite_files(
         progress(f"trajectory.mcap is left out: it needs {install('ros')}")
     files = {"model": model, "options": options, "task": settings.task}
     opened = Inputs().holding(**files, own_columns=settings.own_columns)
-    doubt, own = settings.doubt, settings.own_columns
-    planned = open_experiment(model, options, given, doubt, settings.collisions, settings.load, own)
+    own = settings.own_columns
+    planned = open_experiment(model, options, given, settings.collisions, settings.load, own)
     for remark in planned.remarks:
         progress(remark)
     excited = excite(planned, settings, progress, stop)

@@ -21,7 +21,6 @@ NEIGHBOURS = 5  # days before and after, that a day is compared with
 FEWEST = 3  # of these, at least; and robots that a type's law is judged by
 FLAT = 0.01  # share of a number, that its scatter from day to day is taken for at least
 TRIED = 3  # logs of a robot by which it is compared with other types
-EXPLAINED = 3.0  # residuals per its type's, up to which a model explains a robot
 LESS = 1.5  # times smaller residuals of another type's model, which it is named from on
 UNLIKELY, LIKELY = 1e-3, 1e-2  # chances of a robot by the law of a type
 # mean square of deviations from the type, and residuals per its, from which on a robot is compared
@@ -138,7 +137,7 @@ def misfiled(
     }
     likely: dict[tuple[str, str], list[tuple[float, float, Misfiled]]] = {}
     for (kind, robot, other), (theirs, by_own) in tried.items():
-        if np.mean(theirs.misfit) > EXPLAINED:
+        if np.mean(theirs.misfit) > 3.0:  # residuals per its type's: this model does not explain it
             continue
         residual = _residual(theirs, read.types[other])
         chance = _chance(laws.get(other), theirs)

@@ -367,7 +367,8 @@ def read(catalog: Catalog, out: Path, settings: FleetSettings, progress: Progres
             now = time.monotonic()
             if now - reported > 2.0:  # [s] between lines of progress
                 reported, rate = now, count / (now - begun)
-                rest = _duration((len(tasks) - count) / rate)
+                left = (len(tasks) - count) / rate
+                rest = f"{left:.0f} s" if left < 120.0 else f"{left / 60.0:.0f} min"
                 progress(f"{count} of {len(tasks)} new logs, {rate:.1f} a second, {rest} left")
     finally:  # also of a run that is interrupted
         for remaining in kept.glob("*/.*"):  # of a worker that was killed
@@ -402,10 +403,6 @@ def _folded(tasks: Sequence[Task], settings: FleetSettings) -> Iterator[_Read]:
             yield _Read(task.log.name, reason=f"{SILENT}, and was asked no more")
     here = [task for task in left if isinstance(task.log.path, Path)]
     yield from (made for _, made in worked(folded, here, settings, deadly))
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
 
 
 def _stamps(place: Place) -> list[Any]:

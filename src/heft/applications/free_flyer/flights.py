@@ -108,7 +108,12 @@ def design_files(
     )
     reference = FlightReference(made.design.trajectory, flyer.gravity)
     with new_folder(out) as new:
-        _write_motion(new, commanded_flight(reference, flyer))
+        flight, messages = commanded_flight(reference, flyer), messages_can_be_written()
+        for name in (MOTION[0], MESSAGES[0]) if messages else (MOTION[0],):
+            write_table(Table.of_columns(flight.columns(), new / name), new / name)
+        if messages:
+            flight.write_px4(new / MESSAGES[1])
+            flight.write_astrobee(new / MESSAGES[2])
         series = json_text(made.design.trajectory.to_dict())
         (new / MOTION[1]).write_text(series, encoding="utf-8")
         (new / MOTION[2]).write_text(json_text(_designed(made)), encoding="utf-8")
@@ -124,15 +129,6 @@ def commanded_flight(reference: FlightReference, flyer: FreeFlyer) -> CommandedF
     a, alpha = reference.accelerations(within)
     free = len(reference.trajectory.names) == 6
     return CommandedFlight(flyer.name, time, p, q, v, a, turning, alpha, free)
-
-
-def _write_motion(folder: Path, flight: CommandedFlight) -> None:
-    logs = (MOTION[0], MESSAGES[0]) if messages_can_be_written() else (MOTION[0],)
-    for name in logs:
-        write_table(Table.of_columns(flight.columns(), folder / name), folder / name)
-    if messages_can_be_written():
-        flight.write_px4(folder / MESSAGES[1])
-        flight.write_astrobee(folder / MESSAGES[2])
 
 
 def _designed(made: DesignedFlight) -> dict[str, Any]:

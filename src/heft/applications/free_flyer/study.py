@@ -22,14 +22,12 @@ from heft.errors import InvalidRecording, InvalidSetting
 from heft.excitation import DesignSettings
 from heft.files import (
     UNREADABLE,
-    Number,
     Section,
     list_of,
-    number,
-    positive,
     read_text,
     read_toml,
     require_writable,
+    section,
     write_text,
 )
 from heft.flight import (
@@ -137,17 +135,8 @@ def loads_of(path: Path) -> tuple[Load, ...]:
     return tuple(loads)
 
 
-LOAD = Section(
-    Load,
-    {
-        "mass": positive("a mass", "kg"),
-        "position": list_of(number, 3),
-        "size": list_of(Number("a side is a positive length", above=0.0, unit="m"), 3),
-    },
-    required=("mass", "position"),
-)
 LOADS: Section[dict[str, Any]] = Section(
-    dict, {"load": list_of(LOAD, of="[[load]] tables", entry=" ")}, required=("load",)
+    dict, {"load": list_of(section(Load), of="[[load]] tables", entry=" ")}, required=("load",)
 )
 
 

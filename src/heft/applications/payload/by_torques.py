@@ -64,46 +64,40 @@ from heft.recordings import Recording
 EXACT = 1e-3  # relative, of a mass that is known
 
 
-@dataclass(frozen=True)
-class Existence:
-    """Thresholds of the check that a load is a body.
+def existence(ten: Array, covariance: Array) -> Check:
+    """Return the check that a load can be a body; arguments as of `from_bodies`.
 
-    The defaults were chosen on simulated pairs of three arms. Right loads of 0.3 to 5 kg were no
+    Its limits were chosen on simulated pairs of three arms. Right loads of 0.3 to 5 kg were no
     body's to 1.2 %, their joints' friction a quarter less in the second run, and a UR10e's to 4 %;
     those of exchanged runs to 60 % and more, of a base on the ceiling to 45 % and more.
     """
+    # Deviations that noise may carry a load from all bodies: ten normal numbers exceed them once in
+    # ten thousand. Share of what differs between the runs, in its deviations, that is no body's.
+    noise, limit = 6.0, Limit(0.1, 0.2)
 
-    # deviations that noise may carry a load from all bodies: ten normal numbers exceed them once in
-    # ten thousand
-    noise: float = 6.0
-    # share of what differs between the runs, in its own deviations, that is no body's
-    no_body: Limit = Limit(0.1, 0.2)
-
-    def of_load(self, ten: Array, covariance: Array) -> Check:
-        """Return the check that a load can be a body; arguments as of `from_bodies`."""
-        share, other_way = (self._share_of_no_body(way, covariance) for way in (ten, -ten))
-        std = float(np.sqrt(covariance[0, 0]))
-        # A friction of each kind of run may take much of what is no body's, not a negative mass.
-        value = 1.0 if ten[0] < -self.noise * std else share
-        message = f"{share:.0%} of what differs between the runs is no body's"
-        if value > self.no_body.passes:
-            message += f": with nothing assumed the load has {ten[0]:.4g} ± {std:.2g} kg; "
-            if ten[0] < 0.0 and other_way <= self.no_body.passes:
-                message += (
-                    "the runs seem exchanged, or the torque's sign is turned: the other way round "
-                    f"it has {-ten[0]:.4g} kg. Give the log without the load first"
-                )
-            else:
-                message += (
-                    "is the base mounted as the model file has it (else say gravity), the torque "
-                    "in N·m, of the model's signs, and not without gravity, and does nothing else "
-                    "differ? heft check LOG --robot MODEL looks for these"
-                )
-        return Check.at_most("no body", value, self.no_body.passes, self.no_body.fails, message)
-
-    def _share_of_no_body(self, ten: Array, covariance: Array) -> float:
+    def share_of_no_body(ten: Array) -> float:
         distance, size = from_bodies(ten, covariance)
-        return distance / size if distance > self.noise else 0.0
+        return distance / size if distance > noise else 0.0
+
+    share, other_way = share_of_no_body(ten), share_of_no_body(-ten)
+    std = float(np.sqrt(covariance[0, 0]))
+    # A friction of each kind of run may take much of what is no body's, not a negative mass.
+    value = 1.0 if ten[0] < -noise * std else share
+    message = f"{share:.0%} of what differs between the runs is no body's"
+    if value > limit.passes:
+        message += f": with nothing assumed the load has {ten[0]:.4g} ± {std:.2g} kg; "
+        if ten[0] < 0.0 and other_way <= limit.passes:
+            message += (
+                "the runs seem exchanged, or the torque's sign is turned: the other way round "
+                f"it has {-ten[0]:.4g} kg. Give the log without the load first"
+            )
+        else:
+            message += (
+                "is the base mounted as the model file has it (else say gravity), the torque "
+                "in N·m, of the model's signs, and not without gravity, and does nothing else "
+                "differ? heft check LOG --robot MODEL looks for these"
+            )
+    return Check.at_most("no body", value, limit.passes, limit.fails, message)
 
 
 def from_bodies(ten: Array, covariance: Array) -> tuple[float, float]:
@@ -174,7 +168,6 @@ class WeighCarried:
     # gains came out a tenth to a third too small
     strength: float = 0.01
     settings: Settings = Settings()  # settings of the identification of each kind of run
-    existence: Existence = Existence()  # limits of checks of the load
 
     def fit(
         self,
@@ -318,7 +311,7 @@ class WeighCarried:
             empty,
             loaded,
             joint,
-            (*checks, self.existence.of_load(free[ten], covariance[ten, ten])),
+            (*checks, existence(free[ten], covariance[ten, ten])),
             alone,
             alone + lifted @ load,
             tuple(said_of_gains(problem)) if self.known_mass is None else (),

@@ -22,7 +22,15 @@ from heft.models import Robot
 from heft.plants import CHANNELS, Held
 from heft.recordings import Recording
 from heft.signals import Smoothing
-from heft.streams import Alignment, Changes, Device, repeated, unchanged_since
+from heft.streams import (
+    Alignment,
+    Changes,
+    Device,
+    jumping,
+    longest_accepted,
+    repeated,
+    unchanged_since,
+)
 
 from .estimate import LONGEST
 from .sensors import (
@@ -246,10 +254,9 @@ def frozen(device: Device, time: Array, values: Array) -> NDArray[np.bool_]:
         for group, since in zip(groups, every.T, strict=True):
             begins = np.flatnonzero(since == time)
             changes = Changes(time[begins], values[begins][:, list(group)])
-            bad = repeated(time, since, LIVE.standstill.longest(changes, longest))
+            bad = repeated(time, since, longest_accepted(changes, longest))
             if bad.any() and not device.noisy:
-                jumps = LIVE.standstill.jumps(changes)
-                bad &= np.repeat(jumps, np.diff([*begins, len(values)]))
+                bad &= np.repeat(jumping(changes), np.diff([*begins, len(values)]))
             rows[:, list(group)] |= bad[:, None]
     return rows
 

@@ -31,8 +31,6 @@ NO_BODY = (
     "what is felt is not one body's weight: look at the sensor's frame, its units [N, N·m] and "
     "noise, and at what else touches the load"
 )
-# Prior information (1/std) on each inertial parameter: ± 100 kg, 100 kg·m, 100 kg·m².
-IGNORANCE = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +145,8 @@ class Online:
         walk = math.sqrt(stride) * np.repeat(self.bias_walk, 3) * (self.bias == "auto")
         biases = 6 if self.unknowns.bias else 0
         return Filter(
-            # biases within ± 1000 N, 100 N·m
-            floor=(IGNORANCE,) * PARAMETER_COUNT + ((1e-3,) * 3 + (1e-2,) * 3)[:biases],
+            # ± 100 kg, 100 kg·m, 100 kg·m²; biases within ± 1000 N, 100 N·m
+            floor=(1e-2,) * PARAMETER_COUNT + ((1e-3,) * 3 + (1e-2,) * 3)[:biases],
             forgetting=1.0 if self.memory is None else math.exp(-stride / self.memory),
             every=10,
             lag=math.ceil(self.windows.length / stride - 1e-9),

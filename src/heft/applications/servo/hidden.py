@@ -25,7 +25,6 @@ from .bench import QUANTITIES, Bench, ServoLog
 STEP = 0.004  # [s]
 LENGTH = 1.0  # [s] of a stretch
 EVERY = 5  # steps between positions that are compared
-WARMER = 3.0  # [K], by which logs are apart at least where their warmth is fitted
 IMAGINARY = 1e-20
 FASTEST = 500.0  # [rad/s²], of arms that a friction of their own acceleration would let swing
 NAMES = tuple(QUANTITIES)
@@ -146,7 +145,7 @@ def fitted(
     warm = np.array([log.temperature for log in logs])
     stretches = Stretches.of(logs, bench, LENGTH, float(np.mean(warm)))
     count, fixed = len(stretches.gain), set() if released else {"B"}
-    fixed |= set() if np.ptp(warm) > WARMER else {"warmth"}
+    fixed |= set() if np.ptp(warm) > 3.0 else {"warmth"}  # [K]
     free = np.array([name not in fixed for name in NAMES])
     if count < 2 * np.count_nonzero(free):
         raise FitError(

@@ -12,7 +12,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Curve, Table, rounded, table
+from heft.display import Curve, Table, rounded
 from heft.errors import FitError, InvalidRecording
 from heft.files import json_text, new_folder, read_toml, require_own, section
 from heft.fit import NORMAL
@@ -22,7 +22,7 @@ from heft.simulation import moved_to_goals
 from . import by_duty, hidden
 from .bench import GRAVITY, NAME, QUANTITIES, Bench, ServoLog, open_logs
 from .firmware import Firmware
-from .report import one_after_another, page_of
+from .report import one_after_another, page_of, text_of
 
 RESULTS = ("estimate.json", "report.html", "bam.json", "servo.xml", "servo_isaaclab.py")
 TINY = 1e-6  # [kg·m²], of a body's inertia, which may not be zero
@@ -92,15 +92,9 @@ class IdentifiedServo:
 
     def text(self) -> str:
         """Return the summary for a terminal, at most 20 lines."""
-        return "\n".join(
-            [
-                table(self._table.head, self._table.rows),
-                "",
-                f"torque = A·duty·V − B·w − friction, {self.said}",
-                *([self.firmware.text()] if self.firmware else []),
-                *(f"note: {note}" for note in self.notes),
-            ]
-        )
+        law = f"torque = A·duty·V − B·w − friction, {self.said}"
+        sentences = [law, self.firmware.text()] if self.firmware else [law]
+        return text_of([self._table], sentences, self.notes)
 
     @property
     def _table(self) -> Table:

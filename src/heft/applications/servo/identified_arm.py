@@ -11,7 +11,7 @@ import numpy as np
 
 from heft import __version__
 from heft.arrays import Array
-from heft.display import Table, rounded, table
+from heft.display import Table, rounded
 from heft.errors import FitError, InvalidSetting, require_one_of
 from heft.files import json_text, new_folder, read_toml, require_own, section
 from heft.fit import NORMAL
@@ -22,7 +22,7 @@ from heft.recordings import ColumnMap
 from .arm import LACKS, NEAR, OF_JOINT, Loop, LoopFit, fitted, with_servos
 from .episodes import ArmBench, Episode, open_episodes
 from .identified import Quantity
-from .report import one_after_another, page_of
+from .report import one_after_another, page_of, text_of
 
 ARM_RESULTS = ("estimate.json", "report.html", "robot.xml", "robot_isaaclab.py", "robot_pace.json")
 TOLD = 0.2  # of a number, its largest standard deviation for which it is stated
@@ -222,17 +222,7 @@ class IdentifiedArm:
 
     def text(self) -> str:
         """Return the summary for a terminal."""
-        joints, links = self._tables
-        return "\n".join(
-            [
-                table(joints.head, joints.rows),
-                "",
-                table(links.head, links.rows),
-                "",
-                *self._said,
-                *(f"note: {note}" for note in self.notes),
-            ]
-        )
+        return text_of(self._tables, self._said, self.notes)
 
     @property
     def _said(self) -> tuple[str, str]:

@@ -7,9 +7,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from heft.arrays import Array
-from heft.display import Curve, Table, over_time, render
+from heft.display import Curve, Table, over_time, render, table
 
 POINTS = 20_000  # of all curves
+
+
+def text_of(tables: Sequence[Table], sentences: Sequence[str], notes: Sequence[str]) -> str:
+    """Return the summary for a terminal: tables, sentences, and what the logs do not tell."""
+    lines = [line for t in tables for line in (table(t.head, t.rows), "")]
+    return "\n".join([*lines, *sentences, *(f"note: {note}" for note in notes)])
 
 
 def page_of(

@@ -1,8 +1,7 @@
-"""ULog, the log of PX4 (docs.px4.io, ULog File Format), decoded by pyulog, held whole in memory.
+"""ULog, the log of PX4 (docs.px4.io, ULog File Format), held whole in memory.
 
-pyulog goes on over whatever it cannot read. So the file is walked before, message by message: what
-is no message is damage, types that would grow without bound are refused, and what pyulog decodes
-must be as many samples as the file holds. The format has no checksums.
+The file is walked message by message: what is no message is damage, types that would grow without
+bound are refused, and samples must be as long as their type says. The format has no checksums.
 
 PX4 counts in a world of north, east, down (NED), or of forward, right, down (FRD) with any heading,
 and a body of forward, right, down. heft's worlds and bodies have z up, as REP 103 asks: here the
@@ -15,11 +14,8 @@ with C and D those two changes of axes (docs.px4.io, VehicleOdometry).
 
 from __future__ import annotations
 
-import io
 import struct
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -39,7 +35,6 @@ from .table import (
     Topics,
     damaged_file,
     join,
-    library,
     refuse_many,
     refuse_missing,
     unreadable,
@@ -50,7 +45,10 @@ damage = partial(damaged_file, NAME)
 MAGIC = b"ULog\x01\x12\x35"
 HEAD = 16  # bytes of the file's head
 KINDS = frozenset(b"BFIMPQARSOLCD")  # of messages
-MOST_FIELDS = 200_000  # of all subscriptions together: each is an object of the library
+MOST_FIELDS = 200_000  # of all subscriptions together
+# Types of numbers, as numpy spells them; a truth is one of 0 and 1.
+TYPES = {f"{u}int{8 * n}_t": f"<{u or 'i'}{n}" for u in ("", "u") for n in (1, 2, 4, 8)}
+TYPES |= {"float": "<f4", "double": "<f8", "bool": "<i1", "char": "<i1"}
 
 FRAME = "vehicle"  # of the body, where the map gives it no other name
 NED, FRD, BODY = 1, 2, 3  # `pose_frame` and `velocity_frame`
@@ -65,7 +63,6 @@ def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         InvalidRecording: If it is no ULog, is damaged, or holds no such topic.
         MissingSignal: If a chosen topic is not there.
     """
-    core = library("pyulog.core", path, extra="px4")
     data = path.read_bytes()
     if len(data) < HEAD or data[: len(MAGIC)] != MAGIC:
         raise InvalidRecording("this is not a ULog file", argument=str(path), got=repr(data[:8]))
@@ -74,7 +71,7 @@ def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
         seen.walk()
     except ValueError as problem:
         damaged(damage(path, str(problem)))
-    decoded = _decoded(core, path, seen.messages(), seen, damaged)
+    decoded = list(_decoded(path, seen, damaged))
     notes = []
     if seen.dropped:
         lost = f"{len(seen.dropped)} times, {1e-3 * sum(seen.dropped):.3g} s in all"
@@ -87,44 +84,28 @@ def ulog_table(path: Path, topics: Topics, damaged: Damaged) -> Table:
 @dataclass
 class _Walk:
     data: bytes  # the file
-    # where the sound messages of each section begin and end [bytes]
-    sound: list[tuple[int, int]] = field(default_factory=list)
-    # fields of each type: type and count
-    formats: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    # fields of each type: name, type, and count of those that have one
+    formats: dict[str, list[tuple[str, str, int | None]]] = field(default_factory=dict)
     names: dict[int, tuple[str, int]] = field(default_factory=dict)  # topic of each subscription
-    # how many messages of data each subscription has
-    samples: Counter[int] = field(default_factory=Counter)
+    # name and type of each subscription's numbers
+    columns: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    samples: dict[int, list[bytes]] = field(default_factory=dict)  # of each subscription
     fields: int = 0  # numbers of all subscriptions
     dropped: list[int] = field(default_factory=list)  # times for which nothing was logged [ms]
 
     def walk(self) -> None:
         for begin, limit in self._pieces():
             at = begin
-            self.sound.append((begin, at))
             while at < limit:
-                if at + 3 > limit:
-                    if limit == len(self.data):
-                        raise ValueError(f"it ends within a message, at byte {at}")
-                    break  # what was appended begins within a message that was never finished
-                size, kind = struct.unpack_from("<HB", self.data, at)
-                if kind not in KINDS:
+                size, kind = struct.unpack_from("<HB", self.data[at : at + 3].ljust(3, b"\0"))
+                if at + 3 <= limit and kind not in KINDS:
                     raise ValueError(f"no message begins at byte {at}")
                 if at + 3 + size > limit:
                     if limit == len(self.data):
                         raise ValueError(f"it ends within a message, at byte {at}")
-                    break
+                    break  # what was appended begins within a message that was never finished
                 self._take(kind, at + 3, at + 3 + size)
                 at += 3 + size
-                self.sound[-1] = begin, at
-
-    def messages(self) -> bytes:
-        """Return a file of the sound messages alone, of which the library loses none appended."""
-        data = bytearray(self.data[:HEAD])
-        for begin, end in self.sound:
-            data += self.data[begin:end]
-        if self._appended and len(data) > HEAD + 11:
-            data[HEAD + 11] &= 0xFE
-        return bytes(data)
 
     @property
     def _appended(self) -> bool:
@@ -149,7 +130,8 @@ class _Walk:
             (number,) = struct.unpack_from("<H", self.data, begin)
             if number not in self.names:
                 raise ValueError(f"data of a topic that is none at byte {begin}")
-            self.samples[number] += 1
+            if self.names[number][0] in TOPICS:
+                self.samples[number].append(self.data[begin + 2 : end])
         elif kind == ord("F"):
             self._define(self.data[begin:end].decode("utf-8", "ignore"), begin)
         elif kind == ord("A"):
@@ -161,11 +143,12 @@ class _Walk:
         name, _, rest = text.partition(":")
         made = []
         for entry in filter(None, rest.split(";")):
-            kind, _, count = entry.partition(" ")[0].partition("[")
+            typed, _, field_name = entry.partition(" ")
+            kind, _, count = typed.partition("[")
             number = count.removesuffix("]")
             if count and not (number.isdecimal() and number.isascii() and len(number) < 6):
                 raise ValueError(f"a type has a count that is none, at byte {at}")
-            made.append((kind, max(int(number), 1) if count else 1))
+            made.append((field_name, kind, int(number) if count else None))
         self.formats.setdefault(name, made)
 
     def _subscribe(self, begin: int, end: int) -> None:
@@ -175,49 +158,53 @@ class _Walk:
         name = self.data[begin + 3 : end].decode("utf-8", "ignore")
         if name not in self.formats or number in self.names:
             raise ValueError(f"a subscription to what is no topic, at byte {begin}")
-        self.fields += self._count(name, 0)
-        if self.fields > MOST_FIELDS:
-            raise ValueError(f"its topics have more than {MOST_FIELDS} numbers")
-        self.names[number] = name, instance
+        self.columns[number] = list(self._numbers(name, "", 0))
+        self.names[number], self.samples[number] = (name, instance), []
 
-    def _count(self, name: str, depth: int) -> int:
-        """Return how many numbers a type holds; raise ValueError above `MOST_FIELDS`."""
+    def _numbers(self, name: str, above: str, depth: int) -> Iterator[tuple[str, str]]:
+        """Yield name and type of a type's numbers; raise ValueError above `MOST_FIELDS` in all."""
         if depth > 16:  # types inside one another
             raise ValueError("its types are inside one another")
-        total = 0
-        for kind, count in self.formats[name]:
-            inside = self._count(kind, depth + 1) if kind in self.formats else 1
-            total += count * max(inside, 1)  # a type without fields is walked all the same
-            if total > MOST_FIELDS:
-                raise ValueError(f"its topics have more than {MOST_FIELDS} numbers")
-        return total
+        for field_name, kind, count in self.formats[name]:
+            for k in range(1 if count is None else max(count, 1)):
+                # a type without fields is walked all the same
+                self.fields += 1
+                if self.fields > MOST_FIELDS:
+                    raise ValueError(f"its topics have more than {MOST_FIELDS} numbers")
+                path = above + field_name + ("" if count is None else f"[{k}]")
+                if kind in self.formats:
+                    yield from self._numbers(kind, f"{path}.", depth + 1)
+                else:
+                    yield path, kind
 
 
-def _decoded(core: Any, path: Path, data: bytes, seen: _Walk, damaged: Damaged) -> list[Topic]:
-    """Return the topics that heft knows; instances behind the first have `[1]`, … in their names.
+def _decoded(path: Path, seen: _Walk, damaged: Damaged) -> Iterator[Topic]:
+    """Yield the topics that heft knows; instances behind the first have `[1]`, … in their names.
 
     Raises:
-        InvalidRecording: If the library does not read the file.
+        InvalidRecording: If a type's fields have no names of their own, or no type.
     """
-    wanted = [name for name in TOPICS if name in seen.formats]
-    try:
-        with redirect_stdout(io.StringIO()):  # it prints what it does not like
-            log = core.ULog(io.BytesIO(data), wanted)
-    except Exception as problem:  # a parser of what a file says: anything may be in there
-        raise unreadable(NAME, path, problem) from problem
-    lengths = {(d.name, d.multi_id): len(d.data.get("timestamp", ())) for d in log.data_list}
-    logged: Counter[tuple[str, int]] = Counter()
-    for number, key in seen.names.items():
-        logged[key] += seen.samples[number] if key[0] in wanted else 0
-    for key, count in logged.items():
-        if lengths.get(key, 0) != count:
-            what = f"{lengths.get(key, 0)} of {count} samples of '{key[0]}' can be decoded"
+    for number, (name, instance) in seen.names.items():
+        if name not in TOPICS:
+            continue
+        columns, samples = seen.columns[number], seen.samples[number]
+        try:
+            most = np.dtype([(n, TYPES[kind]) for n, kind in columns]).itemsize
+            while columns and columns[-1][0].startswith("_padding"):  # which is not written
+                columns.pop()
+            kind_of = np.dtype([(n, TYPES[kind]) for n, kind in columns])
+        except (KeyError, ValueError) as problem:
+            raise unreadable(NAME, path, problem) from problem
+        size = kind_of.itemsize
+        sound = [s[:size] for s in samples if size <= len(s) <= most]
+        if len(sound) < len(samples):
+            what = f"{len(sound)} of {len(samples)} samples of '{name}' can be decoded"
             damaged(damage(path, what))
-    return [
-        Topic(d.name + (f"[{d.multi_id}]" if d.multi_id else ""), _time(d.name, d.data), d.data)
-        for d in log.data_list
-        if "timestamp" in d.data
-    ]
+        rows = np.frombuffer(b"".join(sound), kind_of) if size else np.empty(0, kind_of)
+        fields = {n: rows[n] for n, _ in columns}
+        if len(rows) and "timestamp" in fields:
+            topic = name + (f"[{instance}]" if instance else "")
+            yield Topic(topic, _time(name, fields), fields)
 
 
 def _time(name: str, fields: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
