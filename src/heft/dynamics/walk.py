@@ -528,7 +528,7 @@ def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped
 
 
 @reassociated
-def _momenta(tree, motion, block, lines, out, work, D):  # type: ignore[no-untyped-def]
+def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[no-untyped-def]
     """Momentum and remainder of one block of samples into arrays `[line, first:]`.
 
     `lines[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
@@ -543,6 +543,8 @@ def _momenta(tree, motion, block, lines, out, work, D):  # type: ignore[no-untyp
     for j in range(3):
         _copy(gravity[j, first:], still[j * BLOCK :], size)
     for b in range(parent.shape[0]):
+        if not wanted[b]:
+            continue
         d = depth[b]
         Vd = V[d]
         Gd = G[d]
@@ -594,11 +596,11 @@ def _momenta(tree, motion, block, lines, out, work, D):  # type: ignore[no-untyp
 def momenta(tree, motion, lines, momentum, remainder):  # type: ignore[no-untyped-def]
     """Write W₂ and W₁ of all samples to two arrays `[line, sample]`."""
     stop = motion[0].shape[1]
-    work = _workspace(tree[2].max() + 1, lines.shape[0])
+    work, wanted = _workspace(tree[2].max() + 1, lines.shape[0]), _wanted(tree, lines)
     D = np.zeros_like(work[4])
     for first in range(0, stop, BLOCK):
         block = (first, min(BLOCK, stop - first))
-        _momenta(tree, motion, block, lines, (momentum, remainder), work, D)
+        _momenta(tree, motion, block, lines, wanted, (momentum, remainder), work, D)
 
 
 @reassociated

@@ -333,6 +333,11 @@ class Plant(Protocol[M]):
         """Standard columns that rows are taken about; none where rows are linear."""
         return ()
 
+    @property
+    def taken_about(self) -> Sequence[int]:
+        """Standard columns of which rows depend on that point; all, unless a plant knows better."""
+        return range(len(self.labels) if self.point_columns else 0)
+
     def sensed_alone(self) -> Plant[M]:
         """Return the plant without equations in which nothing is measured; see `Channel.sensed`.
 

@@ -196,6 +196,12 @@ class Problem(Generic[P]):
         """Return the problem with rows taken about stated parameters x of `space`, shape (n,)."""
         made = self.with_settings(plant=self.plant.about(self.plant.space.matrix @ values))
         made.walk.sharing(self.walk)
+        if "_walked_rows" in vars(self) and not self.has_unknowns:
+            about = set(self.plant.taken_about)
+            places = [k for k, column in enumerate(self.base.kept) if column in about]
+            anew = made.walk.equations([self.base.kept[k] for k in places])
+            both = zip(self._walked_rows, anew, strict=True)
+            vars(made)["_walked_rows"] = tuple(rows.exchanged(own, places) for rows, own in both)
         return made
 
     def delayed(self, delay: float) -> Self:
@@ -396,8 +402,12 @@ class Problem(Generic[P]):
         return plant.channel_sides(one, kept).momentum.shape[1] <= room
 
     @cached_property
-    def _kept_rows(self) -> tuple[Equations, ...]:
+    def _walked_rows(self) -> tuple[Equations, ...]:
         return tuple(self.walk.equations(self.base.kept))
+
+    @cached_property
+    def _kept_rows(self) -> tuple[Equations, ...]:
+        return self._walked_rows
 
     def steady(self, friction: Array, spread: Array) -> Self | None:
         """Return the problem whose rows lack what changes steadily through each log.

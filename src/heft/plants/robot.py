@@ -169,6 +169,12 @@ class RobotPlant(Plant[RobotMotion]):
         own = own_slice(self.robot)
         return (*range(self.bodies_size), *range(own.start, own.stop))
 
+    @property
+    def taken_about(self) -> Sequence[int]:
+        """Columns of friction that depends on the load."""
+        columns = enumerate(self.robot.drive_columns, self.bodies_size)
+        return [k for k, (_, term) in columns if term.loaded]
+
     def about(self, values: Array) -> RobotPlant:
         """Return the plant with gear loads from these standard parameters, shape (p,)."""
         return replace(self, point=values)
