@@ -164,6 +164,13 @@ class DelaySearch:
         """Return the estimate from sliding rows at the cutoff times `factor`."""
         blurred = problem.blurred(factor).shortened(self.rows)
         short = blurred.sliding(self.speed, max(self.settle, self.periods / blurred.corner))
+
+        def moved(delays: Sequence[float]) -> Sequence[MovableProblem]:
+            return short.later(delays) or [short.delayed(problem.delay + d) for d in delays]
+
+        # What is tried first does not depend on residuals, and is summed up beside those of 0.
+        new = self._ahead({0.0: np.zeros(1)}, problem.delay)
+        looks = moved(new)
         still = short.information()
         triangles = still.triangles
         used = [c for c, t in enumerate(triangles) if t.rows > self.enough * len(t.columns)]
@@ -173,15 +180,14 @@ class DelaySearch:
         least = short.residual_energy(solve(still))[used]
         least = np.where(least > 0.0, least, np.inf)
 
-        def look(delay: float) -> Array:
-            moved = short.later(delay) or short.delayed(problem.delay + delay)
-            return moved.residual_energy(solve(moved.information()))[used] / least
+        def ratio_of(look: MovableProblem) -> Array:
+            return look.residual_energy(solve(look.information()))[used] / least
 
         ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}
-        new = self._ahead(ratios, problem.delay)
         while new:  # as long as a channel's least is at an end of what was tried
-            ratios.update(zip(new, side_by_side(look, new, short.threads), strict=True))
+            ratios.update(zip(new, side_by_side(ratio_of, looks, short.threads), strict=True))
             new = self._ahead(ratios, problem.delay)
+            looks = moved(new)
         delays = sorted(ratios)
         curves = np.array([ratios[d] for d in delays])
         mean, std, count = _common(delays, curves, extrapolate=2.0 * self.reach)
@@ -229,16 +235,18 @@ class DelaySearch:
         weights = _weights(centre, short.noise_names)
         values = shortest(centre, weights)
 
-        def look(away: float) -> tuple[Information, Array]:
+        ends = (-self.nudge, self.nudge)
+        moved = here.later(ends) if known is not None else None
+
+        def look(late: MovableProblem) -> tuple[Information, Array]:
             """Return information and residual energies so far from the delay [s]."""
-            late = here.later(away) if known is not None else None
-            late = late or short.delayed(found.delay + away)
             information = late.information()
             if found.delay:
                 return information, np.zeros(0)
             return information, late.residual_energy(shortest(information, weights))
 
-        below, above = side_by_side(look, (-self.nudge, self.nudge), short.threads)
+        moved = moved or [short.delayed(found.delay + away) for away in ends]
+        below, above = side_by_side(look, moved, short.threads)
         std = found.std
         if not found.delay:
             energies = np.array([below[1], here.residual_energy(values), above[1]])

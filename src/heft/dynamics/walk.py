@@ -604,12 +604,18 @@ def momenta(tree, motion, lines, momentum, remainder):  # type: ignore[no-untype
 
 
 @reassociated
-def _leave_out(counts, size, rows, width, at):  # type: ignore[no-untyped-def]
-    """Set rows that do not count to zero, of one block: a triangle does not see them."""
+def _close_up(counts, size, rows, width, at, to):  # type: ignore[no-untyped-def]
+    """Move the rows that count of one block, from `at` on, to `to`, and return how many they are."""
+    places, kept = np.empty(BLOCK, dtype=np.int64), 0
+    for k in range(size):
+        if counts[k]:
+            places[kept] = at + k
+            kept += 1
     for j in range(width):
-        row = rows[j][at:]
-        for k in range(size):
-            row[k] = row[k] if counts[k] else 0.0
+        row = rows[j]
+        for k in range(kept):
+            row[to + k] = row[places[k]]
+    return kept
 
 
 @reassociated
@@ -618,32 +624,34 @@ def reduce(tree, motion, layout, columns, measured, deep, triangles):  # type: i
 
     The layout is lines of bodies' columns, `acts`, and for each channel that is chosen its number,
     its first line and its width. `weights[k] · values[acts[k, 0], sample]` goes to line acts[k, 1],
-    effort[channel, sample] to that after a channel's columns, behind which one is left free;
+    effort[look, channel, sample] to those after a channel's columns, behind which one is left free;
     `deep` blocks are folded at once. Triangles are one after the other. Rows where counts[channel,
     sample] is zero are left out; all count if it has no samples.
     """
     (lines, acts, chosen), (values, weights), (effort, counts) = layout, columns, measured
-    stop = motion[0].shape[1]
+    stop, looks, some = motion[0].shape[1], effort.shape[0], counts.shape[1] > 0
     work, wanted = _workspace(tree[2].max() + 1, lines.shape[0]), _wanted(tree, lines)
-    stacked = np.zeros((chosen[:, 2].sum() + 2 * chosen.shape[0], deep * BLOCK))
-    filled = 0
+    count = chosen[:, 2].sum() + (looks + 1) * chosen.shape[0]
+    stacked = np.zeros((count, (deep + some) * BLOCK))
+    filled = np.zeros(chosen.shape[0], dtype=np.int64)
     for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, (first, size), lines, wanted, stacked, filled, work)
+        # Rows of which some do not count are closed up behind those of the blocks before.
+        at = deep * BLOCK if some else filled[0]
+        _rows(tree, motion, (first, size), lines, wanted, stacked, at, work)
         for k in range(acts.shape[0]):
-            target = stacked[acts[k, 1]][filled:]
-            _scaled(weights[k], values[acts[k, 0]][first:], target, size)
+            _scaled(weights[k], values[acts[k, 0]][first:], stacked[acts[k, 1]][at:], size)
+        done = 0
         for i in range(chosen.shape[0]):
-            c, begin, width = chosen[i, 0], chosen[i, 1], chosen[i, 2]
-            _copy(effort[c][first:], stacked[begin + width][filled:], size)
-            if counts.shape[1]:
-                _leave_out(counts[c, first:], size, stacked[begin:], width + 1, filled)
-        filled += size
-        if filled + BLOCK > deep * BLOCK or first + size >= stop:
-            done = 0
-            for i in range(chosen.shape[0]):
-                begin, n = chosen[i, 1], chosen[i, 2] + 1
+            c, begin, n = chosen[i, 0], chosen[i, 1], chosen[i, 2] + looks
+            for j in range(looks):
+                _copy(effort[j, c][first:], stacked[begin + chosen[i, 2] + j][at:], size)
+            kept = size
+            if some:
+                kept = _close_up(counts[c, first:], size, stacked[begin:], n, at, filled[i])
+            filled[i] += kept
+            if filled[i] + BLOCK > deep * BLOCK or first + size >= stop:
                 R = triangles[done : done + n * n].reshape(n, n)
-                folding.fold(R, stacked[begin : begin + n + 1], n, filled, n)
-                done += n * n
-            filled = 0
+                folding.fold(R, stacked[begin : begin + n + 1], n, filled[i], n)
+                filled[i] = 0
+            done += n * n

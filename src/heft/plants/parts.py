@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import Cut, DriveState, Tree, drive_columns, kernels
 from heft.errors import InvalidSetting
-from heft.information import AXES, PARAMETER_COUNT, ChannelRows, Triangle
+from heft.information import AXES, PARAMETER_COUNT, ChannelRows, Triangle, triangle_of
 from heft.models import Robot, SensorOptions
 from heft.recordings import Recording
 
@@ -95,16 +95,16 @@ class TreeRows:
         """Return one triangle `[R z; 0 ρ]` per channel, formed in cache without storing rows.
 
         Args:
-            measured: Shape (N, channels) [channel's unit].
-            counted: Which rows count, same shape; all if not given.
+            measured: Shape (N, channels), or (N, channels, looks); see `Fused` [channel's unit].
+            counted: Which rows count, shape (N, channels); all if not given.
         """
         plan, chosen = self.plan, self.plan.chosen[:, 0]
-        effort = np.zeros((len(plan.columns), len(measured)))
-        effort[chosen] = measured.T
+        effort = np.zeros((*measured.shape[2:], len(plan.columns), len(measured)))
+        effort[..., chosen, :] = measured.T
         counts = None
         rows = [len(measured)] * len(chosen)
         if counted is not None:
-            counts = np.ones(effort.shape, dtype=bool)
+            counts = np.ones(effort.shape[-2:], dtype=bool)
             counts[chosen] = counted.T
             rows = counts[chosen].sum(axis=1).tolist()
         factors = kernels.reduce(plan, self.motion, self.others, effort, counts)
@@ -212,16 +212,17 @@ class Part:
         """Return a triangle for each of its channels; see `Fused`.
 
         Args:
-            measured: What they measured, shape (N, own channels).
-            counted: Which rows count, same shape; all if not given.
+            measured: What they measured, shape (N, own channels), or (N, own channels, looks).
+            counted: Which rows count, shape (N, own channels); all if not given.
         """
         seen = self.seen(samples, columns)
         if seen is not None:
             return seen.reduce(measured, counted)
-        none, rows = np.empty(0, dtype=np.intp), [measured[:, k] for k in range(len(self.channels))]
+        none, wide = np.empty(0, dtype=np.intp), measured.reshape(*measured.shape[:2], -1)
+        rows = [wide[:, k] for k in range(len(self.channels))]
         if counted is not None:
             rows = [values[counted[:, k]] for k, values in enumerate(rows)]
-        return tuple(Triangle(none, np.array([[np.linalg.norm(r)]]), len(r)) for r in rows)
+        return tuple(Triangle(none, triangle_of(r), len(r)) for r in rows)
 
     def predict(self, samples: Samples[Any], values: Array) -> Array:
         """Return Y π of its channels, shape (N, own channels); see `Predicting`."""

@@ -377,6 +377,8 @@ class Fused(Protocol):
     ) -> tuple[Triangle, ...]:
         """Return one information triangle per channel, of these columns and the measurements.
 
+        Measurements may be those of several looks, shape (N, c, looks): all are right-hand sides.
+
         Args:
             channels: Positions of the channels that are asked for; all if not given.
             counted: Which rows of each channel count, shape (N, c); all if not given.

@@ -208,23 +208,36 @@ class Problem(Generic[P]):
         """Return the problem with measurements delayed behind the motion by `delay` [s]."""
         return self.with_settings(smoothing=replace(self.resolved, delay=delay))
 
-    def later(self, by: float) -> Self | None:
+    def later(self, by: Sequence[float]) -> list[Self] | None:
         """Return the problem with measurements delayed further, its regressors unchanged.
 
-        For a look at a delay larger by `by` [s] that costs no motion. It is as smooth as it was,
-        and windows stay where they are in it. None where neither rows nor samples are kept, or mix
+        For looks at delays larger by `by` [s] that cost no motion: where they are of samples, they
+        are summed up in one reduction, with this problem's own. It is as smooth as it was, and
+        windows stay where they are in it. None where neither rows nor samples are kept, or mix
         samples otherwise than by windows alone.
         """
-        later = self.delayed(self.delay + by)
-        if self.keeps_rows:
-            rows = self.walk.later(self._kept_rows, by)
-            vars(later)["_kept_rows"] = rows  # in place of those of a walk
-            return None if rows is None else later
-        if self.has_explicit_rows or not self.keep_samples:
+        looks = [self.delayed(self.delay + delay) for delay in by]
+        if not self.keeps_rows and (self.has_explicit_rows or not self.keep_samples):
             return None
-        samples = self.walk.samples_later(tuple(self.samples()), by)
-        vars(later.walk)["_kept_samples"] = samples  # likewise
-        return None if samples is None else later
+        for look, delay in zip(looks, by, strict=True):
+            if self.keeps_rows:
+                rows = self.walk.later(self._kept_rows, delay)
+                vars(look)["_kept_rows"] = rows  # in place of those of a walk
+            else:
+                rows = self.walk.samples_later(tuple(self.samples()), delay)
+                vars(look.walk)["_kept_samples"] = rows  # likewise
+            if rows is None:
+                return None
+        plant = self.plant
+        if looks and not self.keeps_rows and isinstance(plant, Fused):
+            every = [p for p in (self, *looks) if "_information" not in vars(p)]
+            parts = zip(*(look.walk.parts(self.walk.shared_rows) for look in every), strict=True)
+            sums = [Information.neutral(self.labels, self.channels)] * len(every)
+            for made in in_order(lambda part: self._fused(plant, part), parts, self.threads):
+                sums = [total + own for total, own in zip(sums, made, strict=True)]
+            for look, total in zip(every, sums, strict=True):
+                vars(look)["_information"] = total
+        return looks
 
     def sharpened(self, factor: float) -> Self | None:
         """Return the problem with the cutoff times a factor, None if the sampling leaves no room.
@@ -502,16 +515,11 @@ class Problem(Generic[P]):
 
         They end anywhere if it is None, or if only some rows count.
         """
-        plant, walk, kept, counted = self.plant, self.walk, self.base.kept, self.counted
+        plant, walk, counted = self.plant, self.walk, self.counted
         if isinstance(plant, Fused) and not walk.mixes and (counted or not walk.has_explicit_rows):
-            reduce = plant.reduce
-
-            def fused(s: Samples[Any]) -> Information:
-                rows = counted[s.recording][s.index] if counted else None
-                return Information(self.labels, self.channels, reduce(s, kept, counted=rows))
-
             parts = walk.parts(walk.shared_rows) if counted else walk.parts(most, block)
-            yield from in_order(fused, parts, self.threads)
+            made = in_order(lambda s: self._fused(plant, (s,)), parts, self.threads)
+            yield from (own for (own,) in made)
         elif counted:
             parts = walk.parts(walk.dense_rows)
             yield from in_order(lambda s: self._of_counted(s, counted), parts, self.threads)
@@ -521,6 +529,16 @@ class Problem(Generic[P]):
                 for cut in cuts(len(r.time), most if block else len(r.time), block, done):
                     yield r.information(self.labels, self.channels, cut)
                 done += len(r.time)
+
+    def _fused(self, plant: Fused, looks: Sequence[Samples[Any]]) -> list[Information]:
+        """Return the information of samples that differ in what is measured alone."""
+        s, several = looks[0], len(looks) > 1
+        rows = self.counted[s.recording][s.index] if self.counted else None
+        if several:
+            s = replace(s, measured=np.stack([look.measured for look in looks], axis=2))
+        made = plant.reduce(s, self.base.kept, counted=rows)
+        each = zip(*(t.of_each(len(looks)) for t in made), strict=True) if several else (made,)
+        return [Information(self.labels, self.channels, tuple(own)) for own in each]
 
     def _of_counted(self, s: Samples[Any], counted: Counted) -> Information:
         triangles = []
