@@ -155,7 +155,8 @@ def test_what_is_measured_later_is_weighed_where_it_stands_in_time() -> None:
         assert later.delay == by
         # Summed up beside the samples' own, as by itself.
         for problem in (kept, later):
-            own, summed = Information.neutral(problem.labels, problem.channels), problem.information()
+            own = Information.neutral(problem.labels, problem.channels)
+            summed = problem.information()
             for s in problem.samples():
                 rows = problem.plant.rows(s, problem.base.kept).regressor
                 own = own + Information.from_rows(problem.labels, own.channels, rows, s.measured)

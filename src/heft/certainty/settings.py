@@ -7,18 +7,19 @@ two looks beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.errors import HeftError
 from heft.estimators import LeastSquares, MovableProblem
-from heft.information import Directions, Information, Triangle, components, shortest
+from heft.information import BorderedInverse, Information, Triangle, shortest
+
+from .blocks import inverses_of
 
 
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
@@ -479,10 +480,8 @@ class BandwidthSearch:
         centre, low, high = looks[0.0], min(looks), max(looks)
         weights = _weights(centre, short.noise_names)
         values = shortest(centre, weights)
-        triangle = centre.combined(weights)
-        inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
-        parts = [(part.rows, part.of(inverse)) for part in components(inverse)]
-        change = _moved((looks[high], looks[low]), centre, weights, values, parts)
+        total = centre.summed(weights)
+        change = _moved((looks[high], looks[low]), centre, weights, values, inverses_of(total))
         change *= self.std_octaves / (high - low)
         scale = rows / max(centre.rows, 1)
         errors = []
@@ -498,7 +497,7 @@ def _moved(
     centre: Information,
     weights: Mapping[str, float],
     values: Array,
-    parts: Sequence[tuple[NDArray[np.intp], Array]],
+    inverses: Iterable[BorderedInverse],
 ) -> Array:
     """Return by how much more β moves with one channel's rows at one end than at the other.
 
@@ -508,8 +507,8 @@ def _moved(
     Args:
         ends: At two other cutoffs.
         values: β at the chosen cutoff, shape (b,).
-        parts: Connected columns, and G with `G Gᵀ` the inverse of their weighted information at the
-            chosen cutoff, of each component.
+        inverses: G of each component, `G Gᵀ` the inverse of the weighted information at the chosen
+            cutoff.
 
     Returns:
         Shape (channels, b).
@@ -517,15 +516,17 @@ def _moved(
     size, here = len(centre.labels), centre.moments(values)
     pulls = [end.moments(values) - here for end in ends]
     steps = np.zeros((len(weights), size))
-    for columns, own in parts:
+    for inverse in inverses:
+        columns, every = inverse.columns, inverse.matrix
         place = np.full(size, -1)
         place[columns] = np.arange(len(columns))
         for c, weight in enumerate(weights.values()):
-            seen = [
-                (t.R, place[t.columns]) for t in (look.triangles[c] for look in (centre, *ends))
-            ]
-            if not any((at >= 0).any() for _, at in seen):
+            triangles = [look.triangles[c] for look in (centre, *ends)]
+            seen = [(t.R, place[t.columns]) for t in triangles]
+            rows = np.unique(np.concatenate([at[at >= 0] for _, at in seen]))
+            if not len(rows):
                 continue
+            own = every[:, every[rows].any(axis=0)]  # of the coordinates that its rows move
             before, *after = (weight * R[:, at >= 0] @ own[at[at >= 0]] for R, at in seen)
             moves = (
                 _exchanged(before, rows, weight**2 * pull[c, columns] @ own)

@@ -605,7 +605,7 @@ def momenta(tree, motion, lines, momentum, remainder):  # type: ignore[no-untype
 
 @reassociated
 def _close_up(counts, size, rows, width, at, to):  # type: ignore[no-untyped-def]
-    """Move the rows that count of one block, from `at` on, to `to`, and return how many they are."""
+    """Move those rows of a block that count, from `at` on, to `to`; return how many they are."""
     places, kept = np.empty(BLOCK, dtype=np.int64), 0
     for k in range(size):
         if counts[k]:

@@ -187,7 +187,7 @@ class MovableProblem(Problem, Protocol):
         """Return the same problem with the torque later than the motion by `delay` [s]."""
 
     def later(self, by: Sequence[float]) -> Sequence[MovableProblem] | None:
-        """Return the problem with what is measured taken later by each of `by` [s], rows as they are.
+        """Return the problem with what is measured taken later by each of `by` [s], rows unchanged.
 
         None where rows are not in memory.
         """

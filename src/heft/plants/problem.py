@@ -221,7 +221,7 @@ class Problem(Generic[P]):
             return None
         for look, delay in zip(looks, by, strict=True):
             if self.keeps_rows:
-                rows = self.walk.later(self._kept_rows, delay)
+                rows: tuple[Any, ...] | None = self.walk.later(self._kept_rows, delay)
                 vars(look)["_kept_rows"] = rows  # in place of those of a walk
             else:
                 rows = self.walk.samples_later(tuple(self.samples()), delay)
