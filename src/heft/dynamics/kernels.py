@@ -205,7 +205,22 @@ def momentum_into(tree: Tree, motion: Motion, lines: IntArray, out: tuple[Array,
         AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
     """
     second, first = (_writable(array) for array in out)
-    compiled_walks.momenta(compile_tree(tree), plain(*motion.tuple()), lines, second, first)
+    none = np.zeros((0, motion.sin.shape[1]))
+    walked = compile_tree(tree), plain(*motion.tuple()), lines
+    compiled_walks.momenta(*walked, (none, none), second, first)
+
+
+def windows_into(
+    tree: Tree, motion: Motion, lines: IntArray, weights: tuple[Array, Array], out: Array
+) -> None:
+    """Add windows' integrals −∫ (φ̇ W₂ + φ W₁) dt of what `momentum_into` writes, stored nowhere.
+
+    Args:
+        weights: Of samples in the integrals of φ and of φ̇, each of shape (windows, N).
+        out: Shape (lines, windows), C-contiguous; lines of no entry are unchanged.
+    """
+    walked = compile_tree(tree), plain(*motion.tuple()), lines
+    compiled_walks.momenta(*walked, plain(*weights), _writable(out), np.zeros((0, 0)))
 
 
 def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:

@@ -528,17 +528,34 @@ def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped
 
 
 @reassociated
-def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[no-untyped-def]
+def _weigh(entries, to, phi, rate, windows, out):  # type: ignore[no-untyped-def]
+    """Add −∫ (φ̇ momentum + φ remainder) dt of one block of ten entries to `out[line, window]`."""
+    for j in range(10):
+        if to[j] < 0:
+            continue
+        momentum = entries[0, j * BLOCK : (j + 1) * BLOCK]
+        remainder = entries[1, j * BLOCK : (j + 1) * BLOCK]
+        sums = out[to[j]]
+        for w in range(windows[0], windows[1]):
+            p, r, total = phi[w], rate[w], 0.0
+            for k in range(BLOCK):
+                total += r[k] * momentum[k] + p[k] * remainder[k]
+            sums[w] -= total
+
+
+@reassociated
+def _momenta(tree, motion, block, lines, wanted, out, weights, work):  # type: ignore[no-untyped-def]
     """Momentum and remainder of one block of samples into arrays `[line, first:]`.
 
     `lines[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
     walk carries D = V × S, which is how that axis moves with the bodies it sits on, each joint's
-    part with the velocity of its own body.
+    part with the velocity of its own body. Where there are weights of this block in some windows
+    both are added to the rows of these instead, `out[0][line, window]`.
     """
     parent, kind, depth, _, _, _, _, _, _, _ = tree
     _, _, rate, _, gravity = motion
-    R, p, V, G, S, _, still, ten, speeds, moving, length = work
-    (first, size), (momentum, remainder) = block, out
+    (R, p, V, G, S, _, still, _, speeds, moving, length), D, ten = work
+    (first, size), (phi, slope, windows) = block, weights
     unit = np.zeros(3)
     for j in range(3):
         _copy(gravity[j, first:], still[j * BLOCK :], size)
@@ -562,7 +579,7 @@ def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[
                 else:
                     _spin(unit, 1.0, Vd, D[d, i])
         else:
-            _place(tree, motion, b, block, work)
+            _place(tree, motion, b, block, work[0])
             count = 0
             if parent[b] < 0:
                 Vd[:] = 0.0
@@ -573,7 +590,7 @@ def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[
                 count = length[d - 1]
             for i in range(count):
                 _carry(R[d], p[d], D[d - 1, i], D[d, i])
-            mine = _axes(tree, b, work)
+            mine = _axes(tree, b, work[0])
             if mine == count:
                 D[d, mine, :] = 0.0
             _own_motion(tree, motion, b, block, Vd, D[d, mine], speeds[:BLOCK])
@@ -581,26 +598,46 @@ def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[
             to = lines[moving[d, i], 10 * b : 10 * b + 10]
             if to.max() < 0:
                 continue
-            _against(Vd, S[d, i], ten)
+            _against(Vd, S[d, i], ten[0])
+            _against(Vd, D[d, i], ten[1])
+            _weighs(Gd, S[d, i], ten[1])
+            if windows[1]:
+                _weigh(ten, to, phi, slope, windows, out[0])
+                continue
             for j in range(10):
                 if to[j] >= 0:
-                    _copy(ten[j * BLOCK :], momentum[to[j]][first:], size)
-            _against(Vd, D[d, i], ten)
-            _weighs(Gd, S[d, i], ten)
-            for j in range(10):
-                if to[j] >= 0:
-                    _copy(ten[j * BLOCK :], remainder[to[j]][first:], size)
+                    for side in range(2):
+                        _copy(ten[side, j * BLOCK :], out[side][to[j]][first:], size)
 
 
 @reassociated
-def momenta(tree, motion, lines, momentum, remainder):  # type: ignore[no-untyped-def]
-    """Write W₂ and W₁ of all samples to two arrays `[line, sample]`."""
-    stop = motion[0].shape[1]
-    work, wanted = _workspace(tree[2].max() + 1, lines.shape[0]), _wanted(tree, lines)
-    D = np.zeros_like(work[4])
+def momenta(tree, motion, lines, weights, momentum, remainder):  # type: ignore[no-untyped-def]
+    """Write W₂ and W₁ of all samples to two arrays `[line, sample]`.
+
+    With weights φ and φ̇ of samples in windows, both (windows, samples), their weighted sums
+    −∫ (φ̇ W₂ + φ W₁) dt are added to `momentum[line, window]` instead.
+    """
+    stop, (phi, rate) = motion[0].shape[1], weights
+    walked, wanted = _workspace(tree[2].max() + 1, lines.shape[0]), _wanted(tree, lines)
+    work = (walked, np.zeros_like(walked[4]), np.zeros((2, 10 * BLOCK)))
+    of_block = np.zeros((2, phi.shape[0], BLOCK))
+    windows = np.zeros(2, dtype=np.int64)
     for first in range(0, stop, BLOCK):
         block = (first, min(BLOCK, stop - first))
-        _momenta(tree, motion, block, lines, wanted, (momentum, remainder), work, D)
+        windows[:] = 0
+        for w in range(phi.shape[0]):
+            seen = False
+            for k in range(BLOCK):
+                inside = k < block[1]
+                of_block[0, w, k] = phi[w, first + k] if inside else 0.0
+                of_block[1, w, k] = rate[w, first + k] if inside else 0.0
+                seen |= of_block[0, w, k] != 0.0 or of_block[1, w, k] != 0.0
+            if seen:
+                windows[0] = windows[0] if windows[1] else w
+                windows[1] = w + 1
+        if windows[1] or not phi.shape[0]:
+            own = (of_block[0], of_block[1], windows)
+            _momenta(tree, motion, block, lines, wanted, (momentum, remainder), own, work)
 
 
 @reassociated

@@ -26,8 +26,8 @@ from heft.models import Robot, own_effort
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .parts import Part, TreeRows, WrenchSensor, joint_rows, joint_sides, sensors_of
-from .plant import Channel, ChannelSides, Inputs, Measured, Plant, Rows, Samples, Sides
+from .parts import Beside, Part, TreeRows, WrenchSensor, joint_rows, momentum_rows, sensors_of
+from .plant import Channel, ChannelSides, Inputs, Measured, Parted, Plant, Rows, Samples, Sides
 from .robot_rows import fixed_positions, own_slice, random_drive_state, random_states
 from .robot_signals import joint_inputs
 
@@ -370,11 +370,14 @@ class RobotPlant(Plant[RobotMotion]):
 
         Arguments are as of `Limbed`.
         """
+        return self.parted(samples, columns).part(slice(None))
+
+    def parted(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Parted:
+        """Return what makes these, of channels of the tree and of parts; see `Limbed`."""
         state, motion = self.drive_state(samples), samples.motion.bodies
-        made = joint_sides(self.robot, motion, state, columns, self.robot.measured)
-        for part in self.parts:
-            made = made.beside(part.sides(samples, columns))
-        return made
+        made = momentum_rows(self.robot, motion, state, columns, self.robot.measured)
+        beside = [part.sides(samples, columns) for part in self.parts]
+        return Beside((made, *beside)) if beside else made
 
     def reduce(
         self,

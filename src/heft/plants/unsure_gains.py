@@ -36,7 +36,7 @@ from heft.recordings import Recording
 
 from .floating_robot import FloatingRobotPlant
 from .parts import SIX
-from .plant import ChannelSides, Inputs, Samples, Sides
+from .plant import ChannelSides, Inputs, Parted, Samples, Sides
 from .rows import Elimination
 
 GAIN = "gain"  # of a column's name, behind that of the joint
@@ -175,6 +175,10 @@ class UnsureGainsPlant(FloatingRobotPlant):
         remainder = made.remainder.copy()
         self._add(remainder, samples, columns, -1.0)
         return ChannelSides.of_each(Sides(made.momentum, remainder))
+
+    def parted(self, samples: Samples[Any], columns: Sequence[int]) -> Parted:
+        """Return both sides of all channels; see `Limbed`."""
+        return self.channel_sides(samples, columns)
 
     def reduce(
         self,

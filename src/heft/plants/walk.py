@@ -25,10 +25,12 @@ from .plant import (
     ChannelSides,
     Integrable,
     Limbed,
+    Parted,
     Plant,
     Samples,
     Sides,
     WithUnknowns,
+    split,
 )
 from .rows import Elimination, Equations
 from .sampling import Sampler
@@ -153,12 +155,6 @@ class Walk(Sampler):
         # others costs as much as a thousand rows.
         room = (192 << 20) if self.mixes else DENSE_BYTES
         return int(np.clip(room // size, 256, BLOCK_ROWS // 2))
-
-    @property
-    def limbed_rows(self) -> int:
-        """Number of samples both of whose sides may be in memory at once, without known zeros."""
-        room = SHARED_BYTES // (16 * max(len(self.plant.labels), 1))
-        return int(np.clip(room, 512, 2_048))  # of more, memory asked for anew takes longer
 
     @property
     def has_explicit_rows(self) -> bool:
@@ -320,8 +316,8 @@ class Walk(Sampler):
         white: weak_form.Whitening | None = None
         recording, last, begins = -1, -np.inf, True
         past = Past()
-        made = in_order(lambda s: self._sides(s, columns), self._unbroken(), self.threads)
-        for piece, sides, out in made:
+        made = in_order(lambda s: self._piece(s, columns), self._unbroken(), self.threads)
+        for piece, seen, taken, out in made:
             step = self.survey.timelines[piece.recording].step
             if (
                 piece.recording != recording
@@ -330,46 +326,48 @@ class Walk(Sampler):
             ):
                 state, white, past, begins = None, None, Past(), True
             recording = piece.recording
-            last = float(piece.time[-1]) if sides is not None else -np.inf
-            if sides is None:
+            last = float(piece.time[-1]) if taken is not None else -np.inf
+            if taken is None:
                 continue
             windows = self.weak.windows(self.survey.cutoff, step)
-            measured = piece.measured
             if out is not None:
-                measured = out(measured)
                 past = past.then(piece.time, out, self._acts(piece)[-1], windows.length)
-            # One channel stands for all: windows weigh the columns alike.
-            momentum, remainder = sides.momentum[:, None], sides.remainder[:, None]
-            both = weak_form.Samples(piece.time, momentum, remainder, measured)
-            state, integrals = weak_form.advance(windows, state, both)
-            del momentum, remainder, both  # before the next are made
+            state, integrals = weak_form.advance(windows, state, taken)
             if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
                 shared = weak_form.shared_noise(windows, step)
                 integrals, white = weak_form.whitened(shared, integrals, white)
             if len(integrals.time):
-                rows, time = sides.rows(integrals.regressor[:, 0]), integrals.time
+                rows, time = split(seen, integrals.regressor[:, 0]), integrals.time
                 effort, middle = integrals.effort, past.at(time)
                 yield begins, Equations(rows, len(columns), effort, time, recording, middle)
                 begins = False
-            del sides
+            del taken  # before the next is made
 
-    def _sides(
-        self, piece: Samples[Any], columns: Sequence[int]
-    ) -> tuple[Samples[Any], ChannelSides | None, Elimination | None]:
-        """Return samples, both sides of their equations, and the elimination of their unknowns.
+    def _piece(
+        self, s: Samples[Any], columns: Sequence[int]
+    ) -> tuple[
+        Samples[Any], Sequence[NDArray[np.intp]], weak_form.Piece | None, Elimination | None
+    ]:
+        """Return samples, each channel's columns, what windows take of them, and what eliminates.
 
-        There are no sides of samples that are not chosen. Of a plant that does not part them
+        They take nothing of samples that are not chosen. Of a plant that does not part its sides
         nothing is integrated by parts: windows average its rows and what is measured alike.
         """
-        plant = self.plant
-        if not piece.chosen[0]:
-            return piece, None, None
-        if self.mixes:
-            sides, out = self._without_unknowns(piece, _sides_of(plant, piece, columns))
-            return piece, ChannelSides.of_each(sides), out
-        if isinstance(plant, Limbed):
-            return piece, plant.channel_sides(piece, columns), None
-        return piece, ChannelSides.of_each(_sides_of(plant, piece, columns)), None
+        plant, out, weak, measured = self.plant, None, self.weak, s.measured
+        if weak is None or not s.chosen[0]:
+            return s, (), None, None
+        sides: Parted
+        if isinstance(plant, Limbed) and not self.mixes:
+            sides = plant.parted(s, columns)
+        else:
+            both = _sides_of(plant, s, columns)
+            if self.mixes:
+                both, out = self._without_unknowns(s, both)
+                measured = out(measured)
+            sides = ChannelSides.of_each(both)
+        windows = weak.windows(self.survey.cutoff, self.survey.timelines[s.recording].step)
+        taken = weak_form.Piece.of(windows, _Made(s.time, sides, measured))
+        return s, sides.columns, taken, out
 
     def _acts(self, s: Samples[Any]) -> NDArray[np.bool_]:
         """Return which unknowns act at each sample, shape (N, k)."""
@@ -398,7 +396,7 @@ class Walk(Sampler):
 
     def _unbroken(self) -> Iterator[Samples[Any]]:
         """Yield pieces without gaps, all chosen or none, in which the same unknowns act."""
-        most = self.dense_rows if self.mixes else self.limbed_rows
+        most = self.dense_rows if self.mixes else self.shared_rows
         for s in self.all_samples():
             gap = self._gap(s.recording)
             for first in range(0, len(s.time), most):
@@ -417,3 +415,23 @@ def _sides_of(plant: Plant[Any], samples: Samples[Any], columns: Sequence[int]) 
         return plant.sides(samples, columns)
     regressor = plant.rows(samples, columns).regressor
     return Sides(np.zeros_like(regressor), -regressor)
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """Samples of which windows ask for some with both sides, and for integrals of the others."""
+
+    time: Array  # shape (N,) [s]
+    sides: Parted
+    effort: Array  # measured, shape (N, c)
+
+    def part(self, cut: slice) -> weak_form.Samples:
+        """Return a slice of the samples, with both sides."""
+        made = self.sides.part(cut)
+        # One channel stands for all: windows weigh the columns alike.
+        both = made.momentum[:, None], made.remainder[:, None]
+        return weak_form.Samples(self.time[cut], *both, self.effort[cut])
+
+    def integrated(self, cut: slice, phi: Array, rate: Array) -> tuple[Array, Array]:
+        """Return regressor and effort of windows by a slice's weights."""
+        return self.sides.integrated(cut, phi, rate)[:, None], phi @ self.effort[cut]
