@@ -286,7 +286,7 @@ def test_weak_rows_do_not_depend_on_how_many_samples_are_taken_at_once(
     if not has_weak_form(name):
         pytest.skip("has no weak form")
     whole = list(problem_of(name, way="weak").rows())
-    monkeypatch.setattr(Walk, "shared_rows", most)
+    monkeypatch.setattr(Walk, "limbed_rows", most)
     monkeypatch.setattr(Walk, "dense_rows", most)
     parts = list(problem_of(name, threads=2, way="weak").rows())
     for field in ("time", "effort", "regressor"):

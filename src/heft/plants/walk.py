@@ -157,6 +157,12 @@ class Walk(Sampler):
         return int(np.clip(room // size, 256, BLOCK_ROWS // 2))
 
     @property
+    def limbed_rows(self) -> int:
+        """Number of samples that windows are given at a time, of rows without known zeros."""
+        room = SHARED_BYTES // (16 * max(len(self.plant.labels), 1))
+        return int(np.clip(room, 512, 2_048))
+
+    @property
     def has_explicit_rows(self) -> bool:
         """Whether rows combine many samples each and must be formed explicitly."""
         return self.weak is not None or self.survey.smoothing.torque == "filtered"
@@ -396,7 +402,7 @@ class Walk(Sampler):
 
     def _unbroken(self) -> Iterator[Samples[Any]]:
         """Yield pieces without gaps, all chosen or none, in which the same unknowns act."""
-        most = self.dense_rows if self.mixes else self.shared_rows
+        most = self.dense_rows if self.mixes else self.limbed_rows
         for s in self.all_samples():
             gap = self._gap(s.recording)
             for first in range(0, len(s.time), most):
