@@ -141,7 +141,9 @@ def joint_rows(
     """
     end = own_slice(robot).stop
     plan = kernel_plan(robot, tuple(c for c in columns if c < end), tuple(chosen.tolist()))
-    others = drive_columns.columns(robot.drives, robot.drive_columns, state, chosen)
+    drives = robot.drive_columns
+    wanted = [k for k in np.unique(plan.acts[:, 1]).tolist() if k < len(drives)]
+    others = drive_columns.columns(robot.drives, drives, state, wanted)
     if robot.own_columns is not None:
         others = beside_own(robot.own_columns, others, state)
     return TreeRows(robot.tree, plan, motion, others)
