@@ -279,6 +279,40 @@ def test_what_a_channel_is_not_given_of_both_sides_is_zero(name: str) -> None:
 
 
 @every_experiment
+def test_windows_take_of_both_sides_what_they_weigh_of_them(name: str) -> None:
+    plant = plant_of(name)
+    if not isinstance(plant, Limbed) or not isinstance(plant, Integrable):
+        pytest.skip("gives both sides of all channels on all columns")
+    samples, rng = samples_of(name), np.random.default_rng(5)
+    some = sorted(rng.permutation(len(plant.labels))[: len(plant.labels) // 2].tolist())
+    cut = slice(3, len(samples.time) - 1)
+    phi, rate = rng.normal(size=(2, 9, cut.stop - cut.start))
+    for weights in (phi, rate):  # windows that begin and end within the slice
+        weights[np.abs(np.arange(weights.shape[1]) - 9 * np.arange(9)[:, None]) > 12] = 0.0
+    made, parted = plant.channel_sides(samples, some), plant.parted(samples, some)
+    wanted = -(rate @ made.momentum[cut] + phi @ made.remainder[cut])
+    found = parted.integrated(cut, phi, rate)
+    size = np.abs(rate) @ np.abs(made.momentum[cut]) + np.abs(phi) @ np.abs(made.remainder[cut])
+    assert (np.abs(found - wanted) <= 1e-12 * size.max()).all()
+    assert all(map(np.array_equal, parted.columns, made.columns))
+    assert np.array_equal(parted.part(cut).remainder, made.remainder[cut])
+
+
+@every_experiment
+def test_rows_about_another_point_are_those_made_anew(name: str) -> None:
+    if not has_weak_form(name):
+        pytest.skip("has no weak form")
+    problem = problem_of(name, way="weak")
+    values = np.random.default_rng(6).normal(size=problem.space.matrix.shape[1])
+    anew = list(problem.about(values).rows())
+    _ = list(problem.rows())  # which are kept
+    for found, wanted in zip(problem.about(values).rows(), anew, strict=True):
+        bound = 1e-13 * max(np.abs(wanted.regressor).max(), 1.0)
+        np.testing.assert_allclose(found.regressor, wanted.regressor, rtol=0, atol=bound)
+        assert np.array_equal(found.effort, wanted.effort)
+
+
+@every_experiment
 @pytest.mark.parametrize("most", [97, 500])
 def test_weak_rows_do_not_depend_on_how_many_samples_are_taken_at_once(
     name: str, most: int, monkeypatch: pytest.MonkeyPatch
