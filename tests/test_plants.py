@@ -299,20 +299,6 @@ def test_windows_take_of_both_sides_what_they_weigh_of_them(name: str) -> None:
 
 
 @every_experiment
-def test_rows_about_another_point_are_those_made_anew(name: str) -> None:
-    if not has_weak_form(name):
-        pytest.skip("has no weak form")
-    problem = problem_of(name, way="weak")
-    values = np.random.default_rng(6).normal(size=problem.space.matrix.shape[1])
-    anew = list(problem.about(values).rows())
-    _ = list(problem.rows())  # which are kept
-    for found, wanted in zip(problem.about(values).rows(), anew, strict=True):
-        bound = 1e-13 * max(np.abs(wanted.regressor).max(), 1.0)
-        np.testing.assert_allclose(found.regressor, wanted.regressor, rtol=0, atol=bound)
-        assert np.array_equal(found.effort, wanted.effort)
-
-
-@every_experiment
 @pytest.mark.parametrize("most", [97, 500])
 def test_weak_rows_do_not_depend_on_how_many_samples_are_taken_at_once(
     name: str, most: int, monkeypatch: pytest.MonkeyPatch

@@ -170,6 +170,21 @@ def test_what_is_measured_later_is_weighed_where_it_stands_in_time() -> None:
             assert np.abs(found.measured - own.measured).max() > 5e-3
 
 
+def test_rows_about_another_point_are_those_made_anew() -> None:
+    time, rng = 0.005 * np.arange(1200), np.random.default_rng(6)
+    q = {"shoulder": np.sin(3.0 * time), "elbow": 0.7 * np.sin(2.0 * time + 1.0)}
+    log = Recording.from_arrays(time, "log", q=q, tau={j: np.cos(v) for j, v in q.items()})
+    plant, smoothing = RobotPlant(robot_of("planar")), Smoothing(corner=5.0, delay=0.0)
+    problem = Problem(plant, (log,), smoothing, 1, weak=Weak())
+    values = rng.normal(size=problem.space.matrix.shape[1])
+    (wanted,) = problem.about(values).rows()
+    (before,) = problem.rows()  # which are kept
+    (found,) = problem.about(values).rows()
+    np.testing.assert_allclose(found.regressor, wanted.regressor, rtol=0, atol=1e-12)
+    assert np.abs(found.regressor - before.regressor).max() > 1e-2
+    assert np.array_equal(found.effort, wanted.effort)
+
+
 def test_samples_of_no_recording_count_nowhere() -> None:
     plant = RobotPlant(robot_of("planar"))
     (rows,) = sliding_rows((), plant, SPEED, SETTLE, [0.01])
