@@ -428,11 +428,8 @@ class Limbed(Protocol):
     ) -> tuple[ChannelRows, ...]:
         """Return what `Plant.rows` returns, of some or all channels, without zero columns."""
 
-    def channel_sides(self, samples: Any, columns: Sequence[int]) -> ChannelSides:
+    def channel_sides(self, samples: Any, columns: Sequence[int]) -> Parted:
         """Return both sides of the equations, without columns that a channel never sees."""
-
-    def parted(self, samples: Any, columns: Sequence[int]) -> Parted:
-        """Return what makes these sides of some of the samples, or integrates them."""
 
 
 @runtime_checkable

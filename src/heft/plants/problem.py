@@ -412,7 +412,7 @@ class Problem(Generic[P]):
         if self.has_unknowns or not isinstance(plant, Limbed):
             return False
         one = plant.random_samples(1, np.random.default_rng(0))
-        return plant.channel_sides(one, kept).momentum.shape[1] <= room
+        return sum(map(len, plant.channel_sides(one, kept).columns)) <= room
 
     @cached_property
     def _walked_rows(self) -> tuple[Equations, ...]:

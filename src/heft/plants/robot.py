@@ -27,7 +27,7 @@ from heft.recordings import Recording
 from heft.signals import Smoothed
 
 from .parts import Beside, Part, TreeRows, WrenchSensor, joint_rows, momentum_rows, sensors_of
-from .plant import Channel, ChannelSides, Inputs, Measured, Parted, Plant, Rows, Samples, Sides
+from .plant import Channel, Inputs, Measured, Parted, Plant, Rows, Samples, Sides
 from .robot_rows import fixed_positions, own_slice, random_drive_state, random_states
 from .robot_signals import joint_inputs
 
@@ -362,18 +362,15 @@ class RobotPlant(Plant[RobotMotion]):
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return W₂ and F of the channels; see `both_sides`, arguments as of `rows`."""
         ascending, places = np.unique(list(columns), return_inverse=True)
-        made = self.channel_sides(samples, ascending.tolist()).spread(len(ascending))
+        parted = self.channel_sides(samples, ascending.tolist())
+        made = parted.part(slice(None)).spread(len(ascending))
         return Sides(made.momentum[:, :, places], made.remainder[:, :, places])
 
-    def channel_sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> ChannelSides:
+    def channel_sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Parted:
         """Return W₂ and F of joints on what they move and their own drives, and of parts.
 
         Arguments are as of `Limbed`.
         """
-        return self.parted(samples, columns).part(slice(None))
-
-    def parted(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Parted:
-        """Return what makes these, of channels of the tree and of parts; see `Limbed`."""
         state, motion = self.drive_state(samples), samples.motion.bodies
         made = momentum_rows(self.robot, motion, state, columns, self.robot.measured)
         beside = [part.sides(samples, columns) for part in self.parts]

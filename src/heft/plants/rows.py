@@ -160,14 +160,14 @@ class Equations:
         )
 
     def exchanged(self, others: Equations, places: Sequence[int]) -> Equations:
-        """Return the equations with some columns' rows, at ascending places, those of others."""
+        """Return others, which hold the columns at ascending places, with all others of these."""
         by_channel = []
         for own, other in zip(self.by_channel, others.by_channel, strict=True):
             values = own.values.copy()
             at = np.searchsorted(own.columns, np.array(places, dtype=np.intp)[other.columns])
             values[:, at] = other.values
             by_channel.append(ChannelRows(own.columns, values))
-        return replace(self, by_channel=tuple(by_channel))
+        return replace(others, by_channel=tuple(by_channel), size=self.size)
 
     def at(self, rows: NDArray[np.intp]) -> Array:
         """Return Y of some of the rows, shape (n, m, b)."""

@@ -36,7 +36,7 @@ from heft.recordings import Recording
 
 from .floating_robot import FloatingRobotPlant
 from .parts import SIX
-from .plant import ChannelSides, Inputs, Parted, Samples, Sides
+from .plant import ChannelSides, Inputs, Samples, Sides
 from .rows import Elimination
 
 GAIN = "gain"  # of a column's name, behind that of the joint
@@ -171,14 +171,11 @@ class UnsureGainsPlant(FloatingRobotPlant):
 
     def channel_sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
         """Return both sides, on all columns that are asked for: a gain has no momentum."""
-        made = FloatingRobotPlant.channel_sides(self, samples, columns).spread(len(columns))
+        parted = FloatingRobotPlant.channel_sides(self, samples, columns)
+        made = parted.part(slice(None)).spread(len(columns))
         remainder = made.remainder.copy()
         self._add(remainder, samples, columns, -1.0)
         return ChannelSides.of_each(Sides(made.momentum, remainder))
-
-    def parted(self, samples: Samples[Any], columns: Sequence[int]) -> Parted:
-        """Return both sides of all channels; see `Limbed`."""
-        return self.channel_sides(samples, columns)
 
     def reduce(
         self,

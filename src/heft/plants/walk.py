@@ -364,7 +364,7 @@ class Walk(Sampler):
             return s, (), None, None
         sides: Parted
         if isinstance(plant, Limbed) and not self.mixes:
-            sides = plant.parted(s, columns)
+            sides = plant.channel_sides(s, columns)
         else:
             both = _sides_of(plant, s, columns)
             if self.mixes:
