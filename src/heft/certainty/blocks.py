@@ -167,11 +167,12 @@ class Jackknife:
         return _centred(moved)
 
 
-def inverses_of(total: Summed) -> Iterator[BorderedInverse]:
-    """Yield G of each component of a sum; filled with zeros where columns depend on others."""
-    if (known := inverses(total)) is not None:
-        yield from known
-        return
+def inverses_of(total: Summed) -> Iterable[BorderedInverse]:
+    """Return G of each component of a sum; filled with zeros where columns depend on others."""
+    return inverses(total) or _of_directions(total)
+
+
+def _of_directions(total: Summed) -> Iterator[BorderedInverse]:
     triangle = total.triangle()
     inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
     for part in components(inverse):

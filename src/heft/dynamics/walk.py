@@ -528,23 +528,17 @@ def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped
 
 
 @reassociated
-def _weigh(entries, to, phi, rate, windows, out):  # type: ignore[no-untyped-def]
-    """Add −∫ (φ̇ momentum + φ remainder) dt of one block of ten entries to `out[line, window]`."""
-    for j in range(10):
-        if to[j] < 0:
-            continue
-        momentum = entries[0, j * BLOCK : (j + 1) * BLOCK]
-        remainder = entries[1, j * BLOCK : (j + 1) * BLOCK]
-        sums = out[to[j]]
-        for w in range(windows[0], windows[1]):
-            p, r, total = phi[w], rate[w], 0.0
-            for k in range(BLOCK):
-                total += r[k] * momentum[k] + p[k] * remainder[k]
-            sums[w] -= total
+def _weigh(momentum, remainder, phi, rate, windows, sums):  # type: ignore[no-untyped-def]
+    """Add −∫ (φ̇ momentum + φ remainder) dt of one block to the sums of windows."""
+    for w in range(windows[0], windows[1]):
+        p, r, total = phi[w], rate[w], 0.0
+        for k in range(BLOCK):
+            total += r[k] * momentum[k] + p[k] * remainder[k]
+        sums[w] -= total
 
 
 @reassociated
-def _momenta(tree, motion, block, lines, wanted, out, weights, work):  # type: ignore[no-untyped-def]
+def _momenta(tree, motion, block, asked, out, weights, work):  # type: ignore[no-untyped-def]
     """Momentum and remainder of one block of samples into arrays `[line, first:]`.
 
     `lines[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
@@ -555,7 +549,7 @@ def _momenta(tree, motion, block, lines, wanted, out, weights, work):  # type: i
     parent, kind, depth, _, _, _, _, _, _, _ = tree
     _, _, rate, _, gravity = motion
     (R, p, V, G, S, _, still, _, speeds, moving, length), D, ten = work
-    (first, size), (phi, slope, windows) = block, weights
+    (lines, wanted), (first, size), (phi, slope, windows) = asked, block, weights
     unit = np.zeros(3)
     for j in range(3):
         _copy(gravity[j, first:], still[j * BLOCK :], size)
@@ -601,13 +595,15 @@ def _momenta(tree, motion, block, lines, wanted, out, weights, work):  # type: i
             _against(Vd, S[d, i], ten[0])
             _against(Vd, D[d, i], ten[1])
             _weighs(Gd, S[d, i], ten[1])
-            if windows[1]:
-                _weigh(ten, to, phi, slope, windows, out[0])
-                continue
             for j in range(10):
-                if to[j] >= 0:
-                    for side in range(2):
-                        _copy(ten[side, j * BLOCK :], out[side][to[j]][first:], size)
+                if to[j] < 0:
+                    continue
+                own = ten[0, j * BLOCK : (j + 1) * BLOCK], ten[1, j * BLOCK : (j + 1) * BLOCK]
+                if windows[1]:
+                    _weigh(own[0], own[1], phi, slope, windows, out[0][to[j]])
+                    continue
+                for side in range(2):
+                    _copy(own[side], out[side][to[j]][first:], size)
 
 
 @reassociated
@@ -637,7 +633,7 @@ def momenta(tree, motion, lines, weights, momentum, remainder):  # type: ignore[
                 windows[1] = w + 1
         if windows[1] or not phi.shape[0]:
             own = (of_block[0], of_block[1], windows)
-            _momenta(tree, motion, block, lines, wanted, (momentum, remainder), own, work)
+            _momenta(tree, motion, block, (lines, wanted), (momentum, remainder), own, work)
 
 
 @reassociated
@@ -645,13 +641,11 @@ def _close_up(counts, size, rows, width, at, to):  # type: ignore[no-untyped-def
     """Move those rows of a block that count, from `at` on, to `to`; return how many they are."""
     places, kept = np.empty(BLOCK, dtype=np.int64), 0
     for k in range(size):
-        if counts[k]:
-            places[kept] = at + k
-            kept += 1
+        places[kept] = at + k
+        kept += counts[k]
     for j in range(width):
-        row = rows[j]
         for k in range(kept):
-            row[to + k] = row[places[k]]
+            rows[j, to + k] = rows[j, places[k]]
     return kept
 
 

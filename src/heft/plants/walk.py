@@ -322,7 +322,7 @@ class Walk(Sampler):
         white: weak_form.Whitening | None = None
         recording, last, begins = -1, -np.inf, True
         past = Past()
-        made = in_order(lambda s: self._piece(s, columns), self._unbroken(), self.threads)
+        made = in_order(lambda s: self._sides(s, columns), self._unbroken(), self.threads)
         for piece, seen, taken, out in made:
             step = self.survey.timelines[piece.recording].step
             if (
@@ -349,7 +349,7 @@ class Walk(Sampler):
                 begins = False
             del taken  # before the next is made
 
-    def _piece(
+    def _sides(
         self, s: Samples[Any], columns: Sequence[int]
     ) -> tuple[
         Samples[Any], Sequence[NDArray[np.intp]], weak_form.Piece | None, Elimination | None
