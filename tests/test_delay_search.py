@@ -56,7 +56,7 @@ class Curves:
     def delayed(self, delay: float) -> Curves:
         return replace(self, delay=delay)
 
-    def later(self, by: float) -> None:
+    def later(self, by: Sequence[float]) -> None:
         return None
 
     def information(self) -> Information:

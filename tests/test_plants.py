@@ -270,12 +270,34 @@ def test_what_a_channel_is_not_given_of_both_sides_is_zero(name: str) -> None:
         pytest.skip("gives both sides of all channels on all columns")
     samples, size = samples_of(name), len(plant.labels)
     some = sorted(np.random.default_rng(3).permutation(size)[: size // 2].tolist())
-    whole, made = plant.sides(samples, range(size)), plant.channel_sides(samples, some)
+    whole = plant.sides(samples, range(size))
+    made = plant.channel_sides(samples, some).part(slice(None))
     found = made.spread(len(some))
     assert len(made.columns) == len(plant.channels)
     assert made.momentum.shape[1] == sum(map(len, made.columns))
     for side, wanted in ((found.momentum, whole.momentum), (found.remainder, whole.remainder)):
         assert np.array_equal(side, wanted[:, :, some])
+
+
+@every_experiment
+def test_windows_take_of_both_sides_what_they_weigh_of_them(name: str) -> None:
+    plant = plant_of(name)
+    if not isinstance(plant, Limbed) or not isinstance(plant, Integrable):
+        pytest.skip("gives both sides of all channels on all columns")
+    samples, rng = samples_of(name), np.random.default_rng(5)
+    some = sorted(rng.permutation(len(plant.labels))[: len(plant.labels) // 2].tolist())
+    cut = slice(3, len(samples.time) - 1)
+    phi, rate = rng.normal(size=(2, 9, cut.stop - cut.start))
+    for weights in (phi, rate):  # windows that begin and end within the slice
+        weights[np.abs(np.arange(weights.shape[1]) - 9 * np.arange(9)[:, None]) > 12] = 0.0
+    parted = plant.channel_sides(samples, some)
+    made = parted.part(slice(None))
+    wanted = -(rate @ made.momentum[cut] + phi @ made.remainder[cut])
+    found = parted.integrated(cut, phi, rate)
+    size = np.abs(rate) @ np.abs(made.momentum[cut]) + np.abs(phi) @ np.abs(made.remainder[cut])
+    assert (np.abs(found - wanted) <= 1e-12 * size.max()).all()
+    assert all(map(np.array_equal, parted.columns, made.columns))
+    assert np.array_equal(parted.part(cut).remainder, made.remainder[cut])
 
 
 @every_experiment

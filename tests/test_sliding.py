@@ -9,6 +9,7 @@ import pytest
 
 from heft.certainty import BandwidthSearch, DelayFound, DelaySearch
 from heft.dynamics import LINEAR_SCALE
+from heft.information import Information
 from heft.plants import Problem, RobotPlant
 from heft.plants.sampling import sliding_rows
 from heft.recordings import Recording
@@ -131,8 +132,10 @@ def test_what_is_measured_later_is_weighed_where_it_stands_in_time() -> None:
         return Problem(RobotPlant(robot_of("planar")), (log,), smoothing, 1, weak=Weak())
 
     problem, wanted = of(0.0), of(by)
-    same, moved = problem.later(0.0), problem.later(by)
-    assert same is not None and moved is not None and moved.delay == by
+    looks = problem.later((0.0, by))
+    assert looks is not None
+    same, moved = looks
+    assert moved.delay == by
     for one, before, found, true in zip(
         same.rows(), problem.rows(), moved.rows(), wanted.rows(), strict=True
     ):
@@ -142,19 +145,44 @@ def test_what_is_measured_later_is_weighed_where_it_stands_in_time() -> None:
         assert np.abs(found.effort - before.effort).max() > 5e-3
         assert found.by_channel is before.by_channel
     differentiated = of(0.0).with_settings(weak=None)
-    assert differentiated.later(by) is None  # nothing of it is kept
+    assert differentiated.later((by,)) is None  # nothing of it is kept
     for decimation in (1, 5):  # the second averages samples
         kept, true = (
             replace(of(x).with_settings(weak=None), keep_samples=True, decimation=decimation)
             for x in (0.0, by)
         )
-        later = kept.later(by)
-        assert later is not None and later.delay == by
+        (later,) = kept.later((by,)) or ()
+        assert later.delay == by
+        # Summed up beside the samples' own, as by itself.
+        for problem in (kept, later):
+            own = Information.neutral(problem.labels, problem.channels)
+            summed = problem.information()
+            for s in problem.samples():
+                rows = problem.plant.rows(s, problem.base.kept).regressor
+                own = own + Information.from_rows(problem.labels, own.channels, rows, s.measured)
+            for a, b in zip(own.triangles, summed.triangles, strict=True):
+                A, B = a.spread(len(own.labels)), b.spread(len(own.labels))
+                np.testing.assert_allclose(A.T @ A, B.T @ B, rtol=0, atol=1e-9)
         for found, own, aim in zip(later.samples(), kept.samples(), true.samples(), strict=True):
             # h²/8 of the second derivative
             np.testing.assert_allclose(found.measured, aim.measured, rtol=0, atol=2.6e-4)
             assert found.motion is own.motion
             assert np.abs(found.measured - own.measured).max() > 5e-3
+
+
+def test_rows_about_another_point_are_those_made_anew() -> None:
+    time, rng = 0.005 * np.arange(1200), np.random.default_rng(6)
+    q = {"shoulder": np.sin(3.0 * time), "elbow": 0.7 * np.sin(2.0 * time + 1.0)}
+    log = Recording.from_arrays(time, "log", q=q, tau={j: np.cos(v) for j, v in q.items()})
+    plant, smoothing = RobotPlant(robot_of("planar")), Smoothing(corner=5.0, delay=0.0)
+    problem = Problem(plant, (log,), smoothing, 1, weak=Weak())
+    values = rng.normal(size=problem.space.matrix.shape[1])
+    (wanted,) = problem.about(values).rows()
+    (before,) = problem.rows()  # which are kept
+    (found,) = problem.about(values).rows()
+    np.testing.assert_allclose(found.regressor, wanted.regressor, rtol=0, atol=1e-12)
+    assert np.abs(found.regressor - before.regressor).max() > 1e-2
+    assert np.array_equal(found.effort, wanted.effort)
 
 
 def test_samples_of_no_recording_count_nowhere() -> None:

@@ -143,7 +143,7 @@ class Jackknife:
         """Return jackknife deviations D, (K, b), of β from blocks on β with the fit's weights."""
         total = estimate.information.summed(estimate.fitted_with)
         moved = np.zeros((len(blocks), total.size))
-        for inverse in inverses(total) or _of_directions(total):
+        for inverse in inverses_of(total):
             own, place = inverse.columns, np.full(total.size, -1)
             place[own] = np.arange(len(own))
             for k, block in enumerate(blocks):
@@ -167,8 +167,12 @@ class Jackknife:
         return _centred(moved)
 
 
+def inverses_of(total: Summed) -> Iterable[BorderedInverse]:
+    """Return G of each component of a sum; filled with zeros where columns depend on others."""
+    return inverses(total) or _of_directions(total)
+
+
 def _of_directions(total: Summed) -> Iterator[BorderedInverse]:
-    """Yield G of each component of a sum of which columns depend on others, filled with zeros."""
     triangle = total.triangle()
     inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
     for part in components(inverse):

@@ -7,18 +7,19 @@ two looks beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.errors import HeftError
 from heft.estimators import LeastSquares, MovableProblem
-from heft.information import Directions, Information, Triangle, components, shortest
+from heft.information import BorderedInverse, Information, Triangle, shortest
+
+from .blocks import inverses_of
 
 
 def _weights(information: Information, noise_names: Sequence[str] = ()) -> dict[str, float]:
@@ -164,6 +165,13 @@ class DelaySearch:
         """Return the estimate from sliding rows at the cutoff times `factor`."""
         blurred = problem.blurred(factor).shortened(self.rows)
         short = blurred.sliding(self.speed, max(self.settle, self.periods / blurred.corner))
+
+        def moved(delays: Sequence[float]) -> Sequence[MovableProblem]:
+            return short.later(delays) or [short.delayed(problem.delay + d) for d in delays]
+
+        # What is tried first does not depend on residuals, and is summed up beside those of 0.
+        new = self._ahead({0.0: np.zeros(1)}, problem.delay)
+        looks = moved(new)
         still = short.information()
         triangles = still.triangles
         used = [c for c, t in enumerate(triangles) if t.rows > self.enough * len(t.columns)]
@@ -173,15 +181,14 @@ class DelaySearch:
         least = short.residual_energy(solve(still))[used]
         least = np.where(least > 0.0, least, np.inf)
 
-        def look(delay: float) -> Array:
-            moved = short.later(delay) or short.delayed(problem.delay + delay)
-            return moved.residual_energy(solve(moved.information()))[used] / least
+        def ratio_of(look: MovableProblem) -> Array:
+            return look.residual_energy(solve(look.information()))[used] / least
 
         ratios = {0.0: np.where(np.isfinite(least), 1.0, 0.0)}
-        new = self._ahead(ratios, problem.delay)
         while new:  # as long as a channel's least is at an end of what was tried
-            ratios.update(zip(new, side_by_side(look, new, short.threads), strict=True))
+            ratios.update(zip(new, side_by_side(ratio_of, looks, short.threads), strict=True))
             new = self._ahead(ratios, problem.delay)
+            looks = moved(new)
         delays = sorted(ratios)
         curves = np.array([ratios[d] for d in delays])
         mean, std, count = _common(delays, curves, extrapolate=2.0 * self.reach)
@@ -229,16 +236,18 @@ class DelaySearch:
         weights = _weights(centre, short.noise_names)
         values = shortest(centre, weights)
 
-        def look(away: float) -> tuple[Information, Array]:
+        ends = (-self.nudge, self.nudge)
+        moved = here.later(ends) if known is not None else None
+
+        def look(late: MovableProblem) -> tuple[Information, Array]:
             """Return information and residual energies so far from the delay [s]."""
-            late = here.later(away) if known is not None else None
-            late = late or short.delayed(found.delay + away)
             information = late.information()
             if found.delay:
                 return information, np.zeros(0)
             return information, late.residual_energy(shortest(information, weights))
 
-        below, above = side_by_side(look, (-self.nudge, self.nudge), short.threads)
+        moved = moved or [short.delayed(found.delay + away) for away in ends]
+        below, above = side_by_side(look, moved, short.threads)
         std = found.std
         if not found.delay:
             energies = np.array([below[1], here.residual_energy(values), above[1]])
@@ -471,10 +480,8 @@ class BandwidthSearch:
         centre, low, high = looks[0.0], min(looks), max(looks)
         weights = _weights(centre, short.noise_names)
         values = shortest(centre, weights)
-        triangle = centre.combined(weights)
-        inverse = Directions.of(triangle.R, triangle.rows).covariance_factor
-        parts = [(part.rows, part.of(inverse)) for part in components(inverse)]
-        change = _moved((looks[high], looks[low]), centre, weights, values, parts)
+        total = centre.summed(weights)
+        change = _moved((looks[high], looks[low]), centre, weights, values, inverses_of(total))
         change *= self.std_octaves / (high - low)
         scale = rows / max(centre.rows, 1)
         errors = []
@@ -490,7 +497,7 @@ def _moved(
     centre: Information,
     weights: Mapping[str, float],
     values: Array,
-    parts: Sequence[tuple[NDArray[np.intp], Array]],
+    inverses: Iterable[BorderedInverse],
 ) -> Array:
     """Return by how much more β moves with one channel's rows at one end than at the other.
 
@@ -500,8 +507,8 @@ def _moved(
     Args:
         ends: At two other cutoffs.
         values: β at the chosen cutoff, shape (b,).
-        parts: Connected columns, and G with `G Gᵀ` the inverse of their weighted information at the
-            chosen cutoff, of each component.
+        inverses: G of each component, `G Gᵀ` the inverse of the weighted information at the chosen
+            cutoff.
 
     Returns:
         Shape (channels, b).
@@ -509,15 +516,17 @@ def _moved(
     size, here = len(centre.labels), centre.moments(values)
     pulls = [end.moments(values) - here for end in ends]
     steps = np.zeros((len(weights), size))
-    for columns, own in parts:
+    for inverse in inverses:
+        columns, every = inverse.columns, inverse.matrix
         place = np.full(size, -1)
         place[columns] = np.arange(len(columns))
         for c, weight in enumerate(weights.values()):
-            seen = [
-                (t.R, place[t.columns]) for t in (look.triangles[c] for look in (centre, *ends))
-            ]
-            if not any((at >= 0).any() for _, at in seen):
+            triangles = [look.triangles[c] for look in (centre, *ends)]
+            seen = [(t.R, place[t.columns]) for t in triangles]
+            rows = np.unique(np.concatenate([at[at >= 0] for _, at in seen]))
+            if not len(rows):
                 continue
+            own = every[:, every[rows].any(axis=0)]  # of the coordinates that its rows move
             before, *after = (weight * R[:, at >= 0] @ own[at[at >= 0]] for R, at in seen)
             moves = (
                 _exchanged(before, rows, weight**2 * pull[c, columns] @ own)

@@ -24,10 +24,10 @@ def warm_up() -> None:
     sine_cosine(np.zeros(1), np.zeros(1), np.zeros(1))
     regress(tree, motion, slots, np.zeros((10, 1)))
     efforts(tree, motion, np.zeros(10), one.copy())
-    momenta(tree, motion, slots, np.zeros((10, 1)), np.zeros((10, 1)))
+    momenta(tree, motion, slots, (one, one), np.zeros((10, 1)), np.zeros((10, 1)))
     acts, chosen = np.zeros((1, 2), dtype=np.int64), np.array([[0, 0, 10]])
-    every = np.zeros((1, 0), dtype=np.bool_)
-    reduce(tree, motion, (slots, acts, chosen), (one, np.ones(1)), (one, every), 1, np.zeros(121))
+    tau, every = np.zeros((1, 1, 1)), np.zeros((1, 0), dtype=np.bool_)
+    reduce(tree, motion, (slots, acts, chosen), (one, np.ones(1)), (tau, every), 1, np.zeros(121))
     pulled = (one.copy(), one.copy(), one.copy())
     pull(tree, motion, slots, np.zeros((1, 10, 1)), 1, pulled)
 

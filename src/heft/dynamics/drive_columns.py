@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heft.arrays import Array
 
@@ -15,6 +14,7 @@ from .drives import (
     STANDSTILL_SPEED,
     Column,
     Coulomb,
+    Drive,
     DriveMotion,
     Drives,
     Sigmoid,
@@ -86,7 +86,7 @@ def presliding(
         return Presliding(time, np.empty((0, len(time))), empty)
     of, row = np.unique([d for d, _ in operators], return_inverse=True)
     row = row.astype(np.int64)
-    moved = np.stack([_projected(drives[d].ratio, position) for d in of.tolist()])
+    moved = np.stack([_projected(drives[d], position) for d in of.tolist()])
     widths = np.array([width for _, width in operators])
     if before is None or not len(before.time):
         last, state = moved[row, 0], np.zeros(len(operators))
@@ -102,24 +102,20 @@ def columns(
     drives: Drives,
     chosen: Sequence[Column],
     state: DriveState,
-    channels: NDArray[np.intp] | None = None,
+    wanted: Sequence[int] | None = None,
 ) -> DriveColumns:
     """Return the values of drives' columns at N samples, with the channels they act on.
 
     Args:
-        channels: Those that are asked for, all if not given; values of columns that act on none
-            of them are zero.
+        wanted: Positions of those that are asked for, all if not given; others are zero.
     """
     values = np.zeros((len(chosen), state.velocity.shape[1]))
-    felt = slice(None) if channels is None else channels
-    motions = {
-        d: motion_of(drives, d, state)
-        for d in {d for d, _ in chosen}
-        if drives[d].ratio[felt].any()
-    }
-    for column, (d, term) in enumerate(chosen):
-        if d in motions:
-            term.write(motions[d], values[column])
+    motions: dict[int, DriveMotion] = {}
+    for column in range(len(chosen)) if wanted is None else wanted:
+        d, term = chosen[column]
+        if d not in motions:
+            motions[d] = motion_of(drives, d, state)
+        term.write(motions[d], values[column])
     return DriveColumns(values, *drives.actions(chosen))
 
 
@@ -129,23 +125,23 @@ def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
     Args:
         place: Position of the drive in `drives`.
     """
-    ratio = drives[place].ratio
+    drive = drives[place]
     stops = {width: state.stops[k] for k, width in drives.stops_of[place] if k < len(state.stops)}
     position, velocity, acceleration = state.motors
     return DriveMotion(
-        _projected(ratio, position),
-        _projected(ratio, velocity),
-        _projected(ratio, acceleration),
-        _projected(ratio, state.rigid),
+        _projected(drive, position),
+        _projected(drive, velocity),
+        _projected(drive, acceleration),
+        _projected(drive, state.rigid),
         stops,
     )
 
 
-def _projected(ratio: Array, values: Array) -> Array:
-    moved = np.flatnonzero(ratio)
-    if len(moved) == 1 and ratio[moved[0]] == 1.0:
+def _projected(drive: Drive, values: Array) -> Array:
+    moved = drive.moved
+    if len(moved) == 1 and drive.ratio[moved[0]] == 1.0:
         return np.asarray(values[moved[0]])
-    return np.asarray(ratio[moved] @ values[moved])
+    return np.asarray(drive.ratio[moved] @ values[moved])
 
 
 def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:

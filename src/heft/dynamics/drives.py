@@ -453,6 +453,11 @@ class Drive:
     terms: tuple[Term, ...]  # terms of its effort
     linear: bool  # whether its speed is in m/s, not rad/s
 
+    @cached_property
+    def moved(self) -> NDArray[np.intp]:
+        """Positions of the channels that move it, ascending."""
+        return np.flatnonzero(self.ratio)
+
     @property
     def friction(self) -> tuple[Term, ...]:
         """The terms of friction and offset: all but rotor inertia."""

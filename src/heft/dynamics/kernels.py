@@ -205,7 +205,22 @@ def momentum_into(tree: Tree, motion: Motion, lines: IntArray, out: tuple[Array,
         AssertionError: If an array of `out` is not contiguous, writeable and of doubles.
     """
     second, first = (_writable(array) for array in out)
-    compiled_walks.momenta(compile_tree(tree), plain(*motion.tuple()), lines, second, first)
+    none = np.zeros((0, motion.sin.shape[1]))
+    walked = compile_tree(tree), plain(*motion.tuple()), lines
+    compiled_walks.momenta(*walked, (none, none), second, first)
+
+
+def windows_into(
+    tree: Tree, motion: Motion, lines: IntArray, weights: tuple[Array, Array], out: Array
+) -> None:
+    """Add windows' integrals −∫ (φ̇ W₂ + φ W₁) dt of what `momentum_into` writes, stored nowhere.
+
+    Args:
+        weights: Of samples in the integrals of φ and of φ̇, each of shape (windows, N).
+        out: Shape (lines, windows), C-contiguous; lines of no entry are unchanged.
+    """
+    walked = compile_tree(tree), plain(*motion.tuple()), lines
+    compiled_walks.momenta(*walked, plain(*weights), _writable(out), np.zeros((0, 0)))
 
 
 def inverse_dynamics(tree: Tree, motion: Motion, parameters: Array) -> Array:
@@ -317,12 +332,15 @@ def reduce(
     """Return each channel's square-root information triangle `[R z; 0 ρ]` of its rows [Y τ].
 
     Args:
-        effort: τ, shape (channels, N) [N·m or N].
+        effort: τ, shape (channels, N), or of several looks (looks, channels, N) [N·m or N].
         counted: Which rows count, shape (channels, N); all if not given.
 
     Returns:
-        Upper triangles of shape (width + 1, width + 1), one a channel; none where unmeasured.
+        Upper triangles of shape (width + looks, width + looks), one a channel; none where
+        unmeasured.
     """
+    effort = effort.reshape(-1, *effort.shape[-2:])
+    looks = len(effort)
     channels, firsts, widths = plan.chosen.T
     # Enough samples at a time to make panels worth while, few enough to stay in cache.
     # A humanoid's channels do not fit whatever is done, but each is folded by itself.
@@ -332,8 +350,8 @@ def reduce(
     values, weights, tau = plain(columns.values, columns.weights[plan.picked], effort)
     # Behind each channel's lines stand what it measures, and one to work in.
     room = np.zeros((len(plan.columns), 1), dtype=np.int64)
-    room[channels, 0] = 2 * np.arange(len(channels))
-    ends = np.cumsum((widths + 1) ** 2)
+    room[channels, 0] = (looks + 1) * np.arange(len(channels))
+    ends = np.cumsum((widths + looks) ** 2)
     triangles = np.zeros(int(ends[-1]) if len(ends) else 0)
     compiled_walks.reduce(
         plan.tree,
@@ -349,7 +367,7 @@ def reduce(
         triangles,
     )
     each = [np.zeros((0, 0))] * len(plan.columns)
-    for c, end, n in zip(channels.tolist(), ends.tolist(), (widths + 1).tolist(), strict=True):
+    for c, end, n in zip(channels.tolist(), ends.tolist(), (widths + looks).tolist(), strict=True):
         each[c] = triangles[end - n * n : end].reshape(n, n)
     return each
 

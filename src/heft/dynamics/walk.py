@@ -538,21 +538,35 @@ def _own_motion(tree, motion, b, block, V, D, speed):  # type: ignore[no-untyped
 
 
 @reassociated
-def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[no-untyped-def]
+def _weigh(own, phi, rate, windows, sums):  # type: ignore[no-untyped-def]
+    """Add −∫ (φ̇ momentum + φ remainder) dt of one block to the sums of windows."""
+    momentum, remainder = own
+    for w in range(windows[0], windows[1]):
+        p, r, total = phi[w], rate[w], 0.0
+        for k in range(BLOCK):
+            total += r[k] * momentum[k] + p[k] * remainder[k]
+        sums[w] -= total
+
+
+@reassociated
+def _momenta(tree, motion, block, asked, out, weights, work):  # type: ignore[no-untyped-def]
     """Momentum and remainder of one block of samples into arrays `[line, first:]`.
 
     `lines[channel, column]` says where a column goes; −1 drops it. Besides a channel's axis S the
     walk carries D = V × S, which is how that axis moves with the bodies it sits on, each joint's
-    part with the velocity of its own body.
+    part with the velocity of its own body. Where there are weights of this block in some windows
+    both are added to the rows of these instead, `out[0][line, window]`.
     """
     parent, kind, depth, _, _, _, _, _, _, _ = tree
     _, _, rate, _, gravity = motion
-    R, p, V, G, S, _, still, ten, speeds, moving, length = work
-    (first, size), (momentum, remainder) = block, out
+    (R, p, V, G, S, _, still, _, speeds, moving, length), D, ten = work
+    (lines, wanted), (first, size), (phi, slope, windows) = asked, block, weights
     unit = speeds[:3]
     for j in range(3):
         _copy(gravity[j, first:], still[j * BLOCK :], size)
     for b in range(parent.shape[0]):
+        if not wanted[-1, b]:
+            continue
         d = depth[b]
         Vd = V[d]
         Gd = G[d]
@@ -570,7 +584,7 @@ def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[
                 else:
                     _spin(unit, 1.0, Vd, D[d, i])
         else:
-            _place(tree, motion, b, block, work)
+            _place(tree, motion, b, block, work[0])
             count = 0
             if parent[b] < 0:
                 Vd[:] = 0.0
@@ -581,7 +595,7 @@ def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[
                 count = length[d - 1]
             for i in range(count):
                 _carry(R[d], p[d], D[d - 1, i], D[d, i])
-            mine = _axes(tree, b, work)
+            mine = _axes(tree, b, work[0])
             if mine == count:
                 D[d, mine, :] = 0.0
             _own_motion(tree, motion, b, block, Vd, D[d, mine], speeds[:BLOCK])
@@ -589,31 +603,61 @@ def _momenta(tree, motion, block, lines, wanted, out, work, D):  # type: ignore[
             c = moving[d, i]
             if not wanted[c, b]:
                 continue
-            _against(Vd, S[d, i], ten)
-            _hand_out(ten, lines[c, 10 * b :], momentum, first, size)
-            _against(Vd, D[d, i], ten)
-            _weighs(Gd, S[d, i], ten)
-            _hand_out(ten, lines[c, 10 * b :], remainder, first, size)
+            to = lines[c, 10 * b :]
+            _against(Vd, S[d, i], ten[0])
+            _against(Vd, D[d, i], ten[1])
+            _weighs(Gd, S[d, i], ten[1])
+            if windows[1]:
+                for j in range(10):
+                    if to[j] >= 0:
+                        own = ten[0, j * BLOCK :], ten[1, j * BLOCK :]
+                        _weigh(own, phi, slope, windows, out[0][to[j]])
+            else:
+                _hand_out(ten[0], to, out[0], first, size)
+                _hand_out(ten[1], to, out[1], first, size)
 
 
 @reassociated(allocates=True)
-def momenta(tree, motion, lines, momentum, remainder):  # type: ignore[no-untyped-def]
-    """Write W₂ and W₁ of all samples to two arrays `[line, sample]`."""
-    stop = motion[0].shape[1]
-    work = _workspace(tree[2].max() + 1, lines.shape[0])
-    D, wanted = np.zeros_like(work[4]), _wanted(tree, lines)
+def momenta(tree, motion, lines, weights, momentum, remainder):  # type: ignore[no-untyped-def]
+    """Write W₂ and W₁ of all samples to two arrays `[line, sample]`.
+
+    With weights φ and φ̇ of samples in windows, both (windows, samples), their weighted sums
+    −∫ (φ̇ W₂ + φ W₁) dt are added to `momentum[line, window]` instead.
+    """
+    stop, (phi, rate) = motion[0].shape[1], weights
+    walked, wanted = _workspace(tree[2].max() + 1, lines.shape[0]), _wanted(tree, lines)
+    work = (walked, np.zeros_like(walked[4]), np.zeros((2, 10 * BLOCK)))
+    of_block = np.zeros((2, phi.shape[0], BLOCK))
+    windows = np.zeros(2, dtype=np.int64)
     for first in range(0, stop, BLOCK):
         block = (first, min(BLOCK, stop - first))
-        _momenta(tree, motion, block, lines, wanted, (momentum, remainder), work, D)
+        windows[:] = 0
+        for w in range(phi.shape[0]):
+            seen = False
+            for k in range(BLOCK):
+                inside = k < block[1]
+                of_block[0, w, k] = phi[w, first + k] if inside else 0.0
+                of_block[1, w, k] = rate[w, first + k] if inside else 0.0
+                seen |= of_block[0, w, k] != 0.0 or of_block[1, w, k] != 0.0
+            if seen:
+                windows[0] = windows[0] if windows[1] else w
+                windows[1] = w + 1
+        if windows[1] or not phi.shape[0]:
+            own = (of_block[0], of_block[1], windows)
+            _momenta(tree, motion, block, (lines, wanted), (momentum, remainder), own, work)
 
 
-@reassociated
-def _leave_out(counts, size, rows, width, at):  # type: ignore[no-untyped-def]
-    """Set rows that do not count to zero, of one block: a triangle does not see them."""
+@reassociated(allocates=True)
+def _close_up(counts, size, rows, width, at, to):  # type: ignore[no-untyped-def]
+    """Move those rows of a block that count, from `at` on, to `to`; return how many they are."""
+    places, kept = np.empty(BLOCK, dtype=np.int64), 0
+    for k in range(size):
+        places[kept] = at + k
+        kept += counts[k]
     for j in range(width):
-        row = rows[j][at:]
-        for k in range(size):
-            row[k] = row[k] if counts[k] else 0.0
+        for k in range(kept):
+            rows[j, to + k] = rows[j, places[k]]
+    return kept
 
 
 @reassociated(allocates=True)
@@ -622,32 +666,34 @@ def reduce(tree, motion, layout, columns, measured, deep, triangles):  # type: i
 
     The layout is lines of bodies' columns, `acts`, and for each channel that is chosen its number,
     its first line and its width. `weights[k] · values[acts[k, 0], sample]` goes to line acts[k, 1],
-    effort[channel, sample] to that after a channel's columns, behind which one is left free;
+    effort[look, channel, sample] to those after a channel's columns, behind which one is left free;
     `deep` blocks are folded at once. Triangles are one after the other. Rows where counts[channel,
     sample] is zero are left out; all count if it has no samples.
     """
     (lines, acts, chosen), (values, weights), (effort, counts) = layout, columns, measured
-    stop = motion[0].shape[1]
+    stop, looks, some = motion[0].shape[1], effort.shape[0], counts.shape[1] > 0
     work, wanted = _workspace(tree[2].max() + 1, lines.shape[0]), _wanted(tree, lines)
-    stacked = np.zeros((chosen[:, 2].sum() + 2 * chosen.shape[0], deep * BLOCK))
-    filled = 0
+    count = chosen[:, 2].sum() + (looks + 1) * chosen.shape[0]
+    stacked = np.zeros((count, (deep + some) * BLOCK))
+    filled = np.zeros(chosen.shape[0], dtype=np.int64)
     for first in range(0, stop, BLOCK):
         size = min(BLOCK, stop - first)
-        _rows(tree, motion, (first, size), lines, wanted, stacked, filled, work)
+        # Rows of which some do not count are closed up behind those of the blocks before.
+        at = deep * BLOCK if some else filled[0]
+        _rows(tree, motion, (first, size), lines, wanted, stacked, at, work)
         for k in range(acts.shape[0]):
-            target = stacked[acts[k, 1]][filled:]
-            _scaled(weights[k], values[acts[k, 0]][first:], target, size)
+            _scaled(weights[k], values[acts[k, 0]][first:], stacked[acts[k, 1]][at:], size)
+        done = 0
         for i in range(chosen.shape[0]):
-            c, begin, width = chosen[i, 0], chosen[i, 1], chosen[i, 2]
-            _copy(effort[c][first:], stacked[begin + width][filled:], size)
-            if counts.shape[1]:
-                _leave_out(counts[c, first:], size, stacked[begin:], width + 1, filled)
-        filled += size
-        if filled + BLOCK > deep * BLOCK or first + size >= stop:
-            done = 0
-            for i in range(chosen.shape[0]):
-                begin, n = chosen[i, 1], chosen[i, 2] + 1
+            c, begin, n = chosen[i, 0], chosen[i, 1], chosen[i, 2] + looks
+            for j in range(looks):
+                _copy(effort[j, c][first:], stacked[begin + chosen[i, 2] + j][at:], size)
+            kept = size
+            if some:
+                kept = _close_up(counts[c, first:], size, stacked[begin:], n, at, filled[i])
+            filled[i] += kept
+            if filled[i] + BLOCK > deep * BLOCK or first + size >= stop:
                 R = triangles[done : done + n * n].reshape(n, n)
-                folding.fold(R, stacked[begin : begin + n + 1], n, filled, n)
-                done += n * n
-            filled = 0
+                folding.fold(R, stacked[begin : begin + n + 1], n, filled[i], n)
+                filled[i] = 0
+            done += n * n

@@ -186,8 +186,8 @@ class MovableProblem(Problem, Protocol):
     def delayed(self, delay: float) -> MovableProblem:
         """Return the same problem with the torque later than the motion by `delay` [s]."""
 
-    def later(self, by: float) -> MovableProblem | None:
-        """Return the problem with what is measured taken `by` [s] later, rows staying as they are.
+    def later(self, by: Sequence[float]) -> Sequence[MovableProblem] | None:
+        """Return the problem with what is measured taken later by each of `by` [s], rows unchanged.
 
         None where rows are not in memory.
         """

@@ -48,6 +48,16 @@ class Triangle:
         seen = np.flatnonzero(np.any(rows[:, :-1] != 0.0, axis=0))
         return Triangle(seen, triangle_of(rows[:, [*seen, rows.shape[1] - 1]]), count)
 
+    def of_each(self, count: int) -> list[Triangle]:
+        """Return the triangles of so many right-hand sides side by side, each with its own."""
+        k, made = len(self.columns), []
+        for place in range(k, k + count):
+            factor = np.array(self.factor[: k + 1, [*range(k), place]])
+            factor[k] = 0.0
+            factor[k, k] = np.linalg.norm(self.factor[k:, place])
+            made.append(Triangle(self.columns, factor, self.rows))
+        return made
+
     @property
     def R(self) -> Array:
         """Square-root information matrix R of the columns, shape (k, k)."""

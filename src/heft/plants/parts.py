@@ -18,8 +18,8 @@ same parameters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,19 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.dynamics import Cut, DriveState, Tree, drive_columns, kernels
 from heft.errors import InvalidSetting
-from heft.information import AXES, PARAMETER_COUNT, ChannelRows, Triangle
+from heft.information import AXES, PARAMETER_COUNT, ChannelRows, Triangle, triangle_of
 from heft.models import Robot, SensorOptions
 from heft.recordings import Recording
 
-from .plant import Channel, ChannelSides, Measured, Samples, wrench_channels, wrench_signals
+from .plant import (
+    Channel,
+    ChannelSides,
+    Measured,
+    Parted,
+    Samples,
+    wrench_channels,
+    wrench_signals,
+)
 from .robot_rows import beside_own, kernel_plan, own_slice, standard_size
 
 SIX = 2 * len(AXES)
@@ -48,6 +56,7 @@ class TreeRows:
     others: kernels.DriveColumns  # values of columns that are of no body, and on what they act
     # positions that columns of the plan have among those asked for; their own if not given
     places: NDArray[np.intp] | None = None
+    inertial: Sequence[int] = ()  # rows of the other columns' values that are momentum
 
     @property
     def columns(self) -> tuple[NDArray[np.intp], ...]:
@@ -55,39 +64,44 @@ class TreeRows:
         own = [self.plan.columns[c] for c in self.plan.chosen[:, 0]]
         return tuple(own if self.places is None else (self.places[k] for k in own))
 
-    @property
-    def _acting(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    def _acting(self, cut: slice) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
         """Rows of the other columns' values that act, the lines they act on, and what they add."""
         _, rows, lines = self.plan.acts.T
         weights = self.others.weights[self.plan.picked]
-        return rows, lines, weights[:, None] * self.others.values[rows]
+        return rows, lines, weights[:, None] * self.others.values[rows, cut]
 
     def rows(self) -> tuple[ChannelRows, ...]:
         """Return the rows of each channel."""
         plan = self.plan
         out = np.zeros((int(plan.chosen[:, 2].sum()), self.motion.sin.shape[1]))
         kernels.rows_into(self.tree, self.motion, plan.lines, out)
-        _, lines, added = self._acting
+        _, lines, added = self._acting(slice(None))
         out[lines] = added
         each = zip(self.columns, plan.chosen.tolist(), strict=True)
         return tuple(ChannelRows(own, out[at : at + n].T) for own, (_, at, n) in each)
 
-    def sides(self, inertial: Sequence[int] = ()) -> ChannelSides:
-        """Return momentum and remainder of each channel.
-
-        Args:
-            inertial: Rows of the other columns' values that are momentum; see `momentum_state`.
-        """
-        plan = self.plan
-        size = int(plan.chosen[:, 2].sum()), self.motion.sin.shape[1]
+    def part(self, cut: slice) -> ChannelSides:
+        """Return momentum and remainder of each channel, of a slice of the samples."""
+        motion, plan = self.motion.part(cut), self.plan
+        size = int(plan.chosen[:, 2].sum()), motion.sin.shape[1]
         # Every line is of a body, or of what acts.
         momentum, remainder = np.empty(size), np.empty(size)
-        kernels.momentum_into(self.tree, self.motion, plan.lines, (momentum, remainder))
-        rows, lines, added = self._acting
-        moving = np.isin(rows, inertial)
+        kernels.momentum_into(self.tree, motion, plan.lines, (momentum, remainder))
+        rows, lines, added = self._acting(cut)
+        moving = np.isin(rows, self.inertial)
         momentum[lines[~moving]] = remainder[lines[moving]] = 0.0
         momentum[lines[moving]], remainder[lines[~moving]] = added[moving], -added[~moving]
         return ChannelSides(self.columns, momentum.T, remainder.T)
+
+    def integrated(self, cut: slice, phi: Array, rate: Array) -> Array:
+        """Return integrals of both in windows; see `Parted`."""
+        plan, others, moving = self.plan, self.others, list(self.inertial)
+        out = np.zeros((int(plan.chosen[:, 2].sum()), len(phi)))
+        kernels.windows_into(self.tree, self.motion.part(cut), plan.lines, (phi, rate), out)
+        sums = others.values[:, cut] @ phi.T
+        sums[moving] = -(others.values[moving, cut] @ rate.T)
+        out[plan.acts[:, 2]] = others.weights[plan.picked][:, None] * sums[plan.acts[:, 1]]
+        return out.T
 
     def reduce(
         self, measured: Array, counted: NDArray[np.bool_] | None = None
@@ -95,16 +109,16 @@ class TreeRows:
         """Return one triangle `[R z; 0 ρ]` per channel, formed in cache without storing rows.
 
         Args:
-            measured: Shape (N, channels) [channel's unit].
-            counted: Which rows count, same shape; all if not given.
+            measured: Shape (N, channels), or (N, channels, looks); see `Fused` [channel's unit].
+            counted: Which rows count, shape (N, channels); all if not given.
         """
         plan, chosen = self.plan, self.plan.chosen[:, 0]
-        effort = np.zeros((len(plan.columns), len(measured)))
-        effort[chosen] = measured.T
+        effort = np.zeros((*measured.shape[2:], len(plan.columns), len(measured)))
+        effort[..., chosen, :] = measured.T
         counts = None
         rows = [len(measured)] * len(chosen)
         if counted is not None:
-            counts = np.ones(effort.shape, dtype=bool)
+            counts = np.ones(effort.shape[-2:], dtype=bool)
             counts[chosen] = counted.T
             rows = counts[chosen].sum(axis=1).tolist()
         factors = kernels.reduce(plan, self.motion, self.others, effort, counts)
@@ -127,20 +141,22 @@ def joint_rows(
     """
     end = own_slice(robot).stop
     plan = kernel_plan(robot, tuple(c for c in columns if c < end), tuple(chosen.tolist()))
-    others = drive_columns.columns(robot.drives, robot.drive_columns, state, chosen)
+    drives = robot.drive_columns
+    wanted = [k for k in np.unique(plan.acts[:, 1]).tolist() if k < len(drives)]
+    others = drive_columns.columns(robot.drives, drives, state, wanted)
     if robot.own_columns is not None:
         others = beside_own(robot.own_columns, others, state)
     return TreeRows(robot.tree, plan, motion, others)
 
 
-def joint_sides(
+def momentum_rows(
     robot: Robot,
     motion: kernels.Motion,
     state: DriveState,
     columns: Sequence[int],
     chosen: NDArray[np.intp],
-) -> ChannelSides:
-    """Return both sides of some channels of a robot; see `both_sides`, arguments as above.
+) -> TreeRows:
+    """Return what some channels of a robot see, for their sides; arguments as above.
 
     A rotor's momentum is its armature times its speed, which takes the place of ẇ.
     """
@@ -151,7 +167,8 @@ def joint_sides(
             cure="take differentiated rows",
         )
     made = joint_rows(robot, motion, state.accelerating_by_velocity(), columns, chosen)
-    return made.sides([k for k, (_, t) in enumerate(robot.drive_columns) if t.inertial])
+    inertial = [k for k, (_, term) in enumerate(robot.drive_columns) if term.inertial]
+    return replace(made, inertial=inertial)
 
 
 def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple[Array, Array]:
@@ -164,9 +181,29 @@ def both_sides(robot: Robot, motion: kernels.Motion, state: DriveState) -> tuple
         motion: Its acceleration is not used.
     """
     every = range(own_slice(robot).stop)
-    made = joint_sides(robot, motion, state, every, np.arange(robot.tree.channels))
-    sides = made.spread(standard_size(robot))
+    made = momentum_rows(robot, motion, state, every, np.arange(robot.tree.channels))
+    sides = made.part(slice(None)).spread(standard_size(robot))
     return sides.momentum, sides.remainder
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Both sides of several sets of channels, one after the other; see `Parted`."""
+
+    sets: tuple[Parted, ...]
+
+    @property
+    def columns(self) -> tuple[NDArray[np.intp], ...]:
+        """Positions of the columns of each channel, ascending."""
+        return tuple(own for each in self.sets for own in each.columns)
+
+    def part(self, cut: slice) -> ChannelSides:
+        """Return both sides of a slice of the samples."""
+        return reduce(ChannelSides.beside, (each.part(cut) for each in self.sets))
+
+    def integrated(self, cut: slice, phi: Array, rate: Array) -> Array:
+        """Return integrals of both in windows; see `Parted`."""
+        return np.hstack([each.integrated(cut, phi, rate) for each in self.sets])
 
 
 class Part:
@@ -195,12 +232,10 @@ class Part:
             return (ChannelRows.nothing(len(samples.time)),) * len(self.channels)
         return seen.rows()
 
-    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
+    def sides(self, samples: Samples[Any], columns: Sequence[int]) -> Parted:
         """Return both sides of its channels; see `Limbed`."""
         seen = self.seen(samples, columns)
-        if seen is None:
-            return ChannelSides.nothing(len(samples.time), len(self.channels))
-        return seen.sides()
+        return seen or ChannelSides.nothing(len(samples.time), len(self.channels))
 
     def reduce(
         self,
@@ -212,16 +247,17 @@ class Part:
         """Return a triangle for each of its channels; see `Fused`.
 
         Args:
-            measured: What they measured, shape (N, own channels).
-            counted: Which rows count, same shape; all if not given.
+            measured: What they measured, shape (N, own channels), or (N, own channels, looks).
+            counted: Which rows count, shape (N, own channels); all if not given.
         """
         seen = self.seen(samples, columns)
         if seen is not None:
             return seen.reduce(measured, counted)
-        none, rows = np.empty(0, dtype=np.intp), [measured[:, k] for k in range(len(self.channels))]
+        none, wide = np.empty(0, dtype=np.intp), measured.reshape(*measured.shape[:2], -1)
+        rows = [wide[:, k] for k in range(len(self.channels))]
         if counted is not None:
             rows = [values[counted[:, k]] for k, values in enumerate(rows)]
-        return tuple(Triangle(none, np.array([[np.linalg.norm(r)]]), len(r)) for r in rows)
+        return tuple(Triangle(none, triangle_of(r), len(r)) for r in rows)
 
     def predict(self, samples: Samples[Any], values: Array) -> Array:
         """Return Y π of its channels, shape (N, own channels); see `Predicting`."""

@@ -33,7 +33,7 @@ from heft.arrays import Array
 from heft.errors import InvalidSetting
 from heft.information import AXES, ChannelRows, Labels, ParameterSpace, Triangle
 from heft.recordings import Recording
-from heft.signals import Smoothed
+from heft.signals import Smoothed, weak_form
 
 M = TypeVar("M", bound="Motion")
 
@@ -207,19 +207,50 @@ class ChannelSides:
             np.concatenate([self.remainder, other.remainder], axis=1),
         )
 
-    def rows(self, values: Array) -> tuple[ChannelRows, ...]:
-        """Split values on these columns, shape (n, Σ k), channel by channel."""
-        ends = np.cumsum([0, *map(len, self.columns)])
-        parts = zip(self.columns, ends[:-1], ends[1:], strict=True)
-        return tuple(ChannelRows(own, values[:, first:end]) for own, first, end in parts)
+    def part(self, cut: slice) -> ChannelSides:
+        """Return both sides of a slice of the samples."""
+        return ChannelSides(self.columns, self.momentum[cut], self.remainder[cut])
+
+    def integrated(self, cut: slice, phi: Array, rate: Array) -> Array:
+        """Return −∫ (φ̇ momentum + φ remainder) dt over a slice of the samples; see `Parted`."""
+        return weak_form.integral(self.momentum[cut], self.remainder[cut], phi, rate)
 
     def spread(self, size: int) -> Sides:
         """Return both sides on all `size` columns, shape (N, channels, size) each."""
         sides = (
-            np.stack([rows.spread(size) for rows in self.rows(side)], axis=1)
+            np.stack([rows.spread(size) for rows in split(self.columns, side)], axis=1)
             for side in (self.momentum, self.remainder)
         )
         return Sides(*sides)
+
+
+def split(columns: Sequence[NDArray[np.intp]], values: Array) -> tuple[ChannelRows, ...]:
+    """Split values on channels' columns side by side, shape (n, Σ k), channel by channel."""
+    ends = np.cumsum([0, *map(len, columns)])
+    parts = zip(columns, ends[:-1], ends[1:], strict=True)
+    return tuple(ChannelRows(own, values[:, first:end]) for own, first, end in parts)
+
+
+class Parted(Protocol):
+    """Both sides of the equations of N samples, made where they are asked for."""
+
+    @property
+    def columns(self) -> tuple[NDArray[np.intp], ...]:
+        """Positions of the k columns of each channel, ascending."""
+
+    def part(self, cut: slice) -> ChannelSides:
+        """Return both sides of a slice of the samples."""
+
+    def integrated(self, cut: slice, phi: Array, rate: Array) -> Array:
+        """Return −∫ (φ̇ momentum + φ remainder) dt over a slice of the samples.
+
+        Args:
+            phi: Weights φ of the slice's samples in windows, shape (windows, n).
+            rate: Those of φ̇, same shape [1/s].
+
+        Returns:
+            Shape (windows, Σ k).
+        """
 
 
 class Plant(Protocol[M]):
@@ -333,6 +364,11 @@ class Plant(Protocol[M]):
         """Standard columns that rows are taken about; none where rows are linear."""
         return ()
 
+    @property
+    def taken_about(self) -> Sequence[int]:
+        """Standard columns of which rows depend on that point; all, unless a plant knows better."""
+        return range(len(self.labels) if self.point_columns else 0)
+
     def sensed_alone(self) -> Plant[M]:
         """Return the plant without equations in which nothing is measured; see `Channel.sensed`.
 
@@ -372,6 +408,8 @@ class Fused(Protocol):
     ) -> tuple[Triangle, ...]:
         """Return one information triangle per channel, of these columns and the measurements.
 
+        Measurements may be those of several looks, shape (N, c, looks): all are right-hand sides.
+
         Args:
             channels: Positions of the channels that are asked for; all if not given.
             counted: Which rows of each channel count, shape (N, c); all if not given.
@@ -390,7 +428,7 @@ class Limbed(Protocol):
     ) -> tuple[ChannelRows, ...]:
         """Return what `Plant.rows` returns, of some or all channels, without zero columns."""
 
-    def channel_sides(self, samples: Any, columns: Sequence[int]) -> ChannelSides:
+    def channel_sides(self, samples: Any, columns: Sequence[int]) -> Parted:
         """Return both sides of the equations, without columns that a channel never sees."""
 
 

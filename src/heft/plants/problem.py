@@ -196,29 +196,48 @@ class Problem(Generic[P]):
         """Return the problem with rows taken about stated parameters x of `space`, shape (n,)."""
         made = self.with_settings(plant=self.plant.about(self.plant.space.matrix @ values))
         made.walk.sharing(self.walk)
+        if "_walked_rows" in vars(self) and not self.has_unknowns:
+            about = set(self.plant.taken_about)
+            places = [k for k, column in enumerate(self.base.kept) if column in about]
+            anew = made.walk.equations([self.base.kept[k] for k in places])
+            both = zip(self._walked_rows, anew, strict=True)
+            vars(made)["_walked_rows"] = tuple(rows.exchanged(own, places) for rows, own in both)
         return made
 
     def delayed(self, delay: float) -> Self:
         """Return the problem with measurements delayed behind the motion by `delay` [s]."""
         return self.with_settings(smoothing=replace(self.resolved, delay=delay))
 
-    def later(self, by: float) -> Self | None:
+    def later(self, by: Sequence[float]) -> list[Self] | None:
         """Return the problem with measurements delayed further, its regressors unchanged.
 
-        For a look at a delay larger by `by` [s] that costs no motion. It is as smooth as it was,
-        and windows stay where they are in it. None where neither rows nor samples are kept, or mix
+        For looks at delays larger by `by` [s] that cost no motion: where they are of samples, they
+        are summed up in one reduction, with this problem's own. It is as smooth as it was, and
+        windows stay where they are in it. None where neither rows nor samples are kept, or mix
         samples otherwise than by windows alone.
         """
-        later = self.delayed(self.delay + by)
-        if self.keeps_rows:
-            rows = self.walk.later(self._kept_rows, by)
-            vars(later)["_kept_rows"] = rows  # in place of those of a walk
-            return None if rows is None else later
-        if self.has_explicit_rows or not self.keep_samples:
+        looks = [self.delayed(self.delay + delay) for delay in by]
+        if not self.keeps_rows and (self.has_explicit_rows or not self.keep_samples):
             return None
-        samples = self.walk.samples_later(tuple(self.samples()), by)
-        vars(later.walk)["_kept_samples"] = samples  # likewise
-        return None if samples is None else later
+        for look, delay in zip(looks, by, strict=True):
+            if self.keeps_rows:
+                rows: tuple[Any, ...] | None = self.walk.later(self._kept_rows, delay)
+                vars(look)["_kept_rows"] = rows  # in place of those of a walk
+            else:
+                rows = self.walk.samples_later(tuple(self.samples()), delay)
+                vars(look.walk)["_kept_samples"] = rows  # likewise
+            if rows is None:
+                return None
+        plant = self.plant
+        if looks and not self.keeps_rows and isinstance(plant, Fused):
+            every = [p for p in (self, *looks) if "_information" not in vars(p)]
+            parts = zip(*(look.walk.parts(self.walk.shared_rows) for look in every), strict=True)
+            sums = [Information.neutral(self.labels, self.channels)] * len(every)
+            for made in in_order(lambda part: self._fused(plant, part), parts, self.threads):
+                sums = [total + own for total, own in zip(sums, made, strict=True)]
+            for look, total in zip(every, sums, strict=True):
+                vars(look)["_information"] = total
+        return looks
 
     def sharpened(self, factor: float) -> Self | None:
         """Return the problem with the cutoff times a factor, None if the sampling leaves no room.
@@ -393,11 +412,15 @@ class Problem(Generic[P]):
         if self.has_unknowns or not isinstance(plant, Limbed):
             return False
         one = plant.random_samples(1, np.random.default_rng(0))
-        return plant.channel_sides(one, kept).momentum.shape[1] <= room
+        return sum(map(len, plant.channel_sides(one, kept).columns)) <= room
+
+    @cached_property
+    def _walked_rows(self) -> tuple[Equations, ...]:
+        return tuple(self.walk.equations(self.base.kept))
 
     @cached_property
     def _kept_rows(self) -> tuple[Equations, ...]:
-        return tuple(self.walk.equations(self.base.kept))
+        return self._walked_rows
 
     def steady(self, friction: Array, spread: Array) -> Self | None:
         """Return the problem whose rows lack what changes steadily through each log.
@@ -492,16 +515,11 @@ class Problem(Generic[P]):
 
         They end anywhere if it is None, or if only some rows count.
         """
-        plant, walk, kept, counted = self.plant, self.walk, self.base.kept, self.counted
+        plant, walk, counted = self.plant, self.walk, self.counted
         if isinstance(plant, Fused) and not walk.mixes and (counted or not walk.has_explicit_rows):
-            reduce = plant.reduce
-
-            def fused(s: Samples[Any]) -> Information:
-                rows = counted[s.recording][s.index] if counted else None
-                return Information(self.labels, self.channels, reduce(s, kept, counted=rows))
-
             parts = walk.parts(walk.shared_rows) if counted else walk.parts(most, block)
-            yield from in_order(fused, parts, self.threads)
+            made = in_order(lambda s: self._fused(plant, (s,)), parts, self.threads)
+            yield from (own for (own,) in made)
         elif counted:
             parts = walk.parts(walk.dense_rows)
             yield from in_order(lambda s: self._of_counted(s, counted), parts, self.threads)
@@ -511,6 +529,16 @@ class Problem(Generic[P]):
                 for cut in cuts(len(r.time), most if block else len(r.time), block, done):
                     yield r.information(self.labels, self.channels, cut)
                 done += len(r.time)
+
+    def _fused(self, plant: Fused, looks: Sequence[Samples[Any]]) -> list[Information]:
+        """Return the information of samples that differ in what is measured alone."""
+        s, several = looks[0], len(looks) > 1
+        rows = self.counted[s.recording][s.index] if self.counted else None
+        if several:
+            s = replace(s, measured=np.stack([look.measured for look in looks], axis=2))
+        made = plant.reduce(s, self.base.kept, counted=rows)
+        each = zip(*(t.of_each(len(looks)) for t in made), strict=True) if several else (made,)
+        return [Information(self.labels, self.channels, tuple(own)) for own in each]
 
     def _of_counted(self, s: Samples[Any], counted: Counted) -> Information:
         triangles = []

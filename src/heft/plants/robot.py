@@ -26,8 +26,8 @@ from heft.models import Robot, own_effort
 from heft.recordings import Recording
 from heft.signals import Smoothed
 
-from .parts import Part, TreeRows, WrenchSensor, joint_rows, joint_sides, sensors_of
-from .plant import Channel, ChannelSides, Inputs, Measured, Plant, Rows, Samples, Sides
+from .parts import Beside, Part, TreeRows, WrenchSensor, joint_rows, momentum_rows, sensors_of
+from .plant import Channel, Inputs, Measured, Parted, Plant, Rows, Samples, Sides
 from .robot_rows import fixed_positions, own_slice, random_drive_state, random_states
 from .robot_signals import joint_inputs
 
@@ -168,6 +168,12 @@ class RobotPlant(Plant[RobotMotion]):
             return ()
         own = own_slice(self.robot)
         return (*range(self.bodies_size), *range(own.start, own.stop))
+
+    @property
+    def taken_about(self) -> Sequence[int]:
+        """Columns of friction that depends on the load."""
+        columns = enumerate(self.robot.drive_columns, self.bodies_size)
+        return [k for k, (_, term) in columns if term.loaded]
 
     def about(self, values: Array) -> RobotPlant:
         """Return the plant with gear loads from these standard parameters, shape (p,)."""
@@ -356,19 +362,19 @@ class RobotPlant(Plant[RobotMotion]):
     def sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Sides:
         """Return W₂ and F of the channels; see `both_sides`, arguments as of `rows`."""
         ascending, places = np.unique(list(columns), return_inverse=True)
-        made = self.channel_sides(samples, ascending.tolist()).spread(len(ascending))
+        parted = self.channel_sides(samples, ascending.tolist())
+        made = parted.part(slice(None)).spread(len(ascending))
         return Sides(made.momentum[:, :, places], made.remainder[:, :, places])
 
-    def channel_sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> ChannelSides:
+    def channel_sides(self, samples: Samples[RobotMotion], columns: Sequence[int]) -> Parted:
         """Return W₂ and F of joints on what they move and their own drives, and of parts.
 
         Arguments are as of `Limbed`.
         """
         state, motion = self.drive_state(samples), samples.motion.bodies
-        made = joint_sides(self.robot, motion, state, columns, self.robot.measured)
-        for part in self.parts:
-            made = made.beside(part.sides(samples, columns))
-        return made
+        made = momentum_rows(self.robot, motion, state, columns, self.robot.measured)
+        beside = [part.sides(samples, columns) for part in self.parts]
+        return Beside((made, *beside)) if beside else made
 
     def reduce(
         self,

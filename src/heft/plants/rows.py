@@ -159,6 +159,16 @@ class Equations:
             time=np.concatenate([p.time for p in parts]),
         )
 
+    def exchanged(self, others: Equations, places: Sequence[int]) -> Equations:
+        """Return others, which hold the columns at ascending places, with all others of these."""
+        by_channel = []
+        for own, other in zip(self.by_channel, others.by_channel, strict=True):
+            values = own.values.copy()
+            at = np.searchsorted(own.columns, np.array(places, dtype=np.intp)[other.columns])
+            values[:, at] = other.values
+            by_channel.append(ChannelRows(own.columns, values))
+        return replace(others, by_channel=tuple(by_channel), size=self.size)
+
     def at(self, rows: NDArray[np.intp]) -> Array:
         """Return Y of some of the rows, shape (n, m, b)."""
         return self.regressor[rows]

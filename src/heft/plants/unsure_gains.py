@@ -171,7 +171,8 @@ class UnsureGainsPlant(FloatingRobotPlant):
 
     def channel_sides(self, samples: Samples[Any], columns: Sequence[int]) -> ChannelSides:
         """Return both sides, on all columns that are asked for: a gain has no momentum."""
-        made = FloatingRobotPlant.channel_sides(self, samples, columns).spread(len(columns))
+        parted = FloatingRobotPlant.channel_sides(self, samples, columns)
+        made = parted.part(slice(None)).spread(len(columns))
         remainder = made.remainder.copy()
         self._add(remainder, samples, columns, -1.0)
         return ChannelSides.of_each(Sides(made.momentum, remainder))

@@ -25,10 +25,12 @@ from .plant import (
     ChannelSides,
     Integrable,
     Limbed,
+    Parted,
     Plant,
     Samples,
     Sides,
     WithUnknowns,
+    split,
 )
 from .rows import Elimination, Equations
 from .sampling import Sampler
@@ -156,9 +158,9 @@ class Walk(Sampler):
 
     @property
     def limbed_rows(self) -> int:
-        """Number of samples both of whose sides may be in memory at once, without known zeros."""
+        """Number of samples that windows are given at a time, of rows without known zeros."""
         room = SHARED_BYTES // (16 * max(len(self.plant.labels), 1))
-        return int(np.clip(room, 512, 2_048))  # of more, memory asked for anew takes longer
+        return int(np.clip(room, 512, 2_048))
 
     @property
     def has_explicit_rows(self) -> bool:
@@ -321,7 +323,7 @@ class Walk(Sampler):
         recording, last, begins = -1, -np.inf, True
         past = Past()
         made = in_order(lambda s: self._sides(s, columns), self._unbroken(), self.threads)
-        for piece, sides, out in made:
+        for piece, seen, taken, out in made:
             step = self.survey.timelines[piece.recording].step
             if (
                 piece.recording != recording
@@ -330,46 +332,48 @@ class Walk(Sampler):
             ):
                 state, white, past, begins = None, None, Past(), True
             recording = piece.recording
-            last = float(piece.time[-1]) if sides is not None else -np.inf
-            if sides is None:
+            last = float(piece.time[-1]) if taken is not None else -np.inf
+            if taken is None:
                 continue
             windows = self.weak.windows(self.survey.cutoff, step)
-            measured = piece.measured
             if out is not None:
-                measured = out(measured)
                 past = past.then(piece.time, out, self._acts(piece)[-1], windows.length)
-            # One channel stands for all: windows weigh the columns alike.
-            momentum, remainder = sides.momentum[:, None], sides.remainder[:, None]
-            both = weak_form.Samples(piece.time, momentum, remainder, measured)
-            state, integrals = weak_form.advance(windows, state, both)
-            del momentum, remainder, both  # before the next are made
+            state, integrals = weak_form.advance(windows, state, taken)
             if isinstance(self.weak, WhiteWeak) and self.weak.whitened:
                 shared = weak_form.shared_noise(windows, step)
                 integrals, white = weak_form.whitened(shared, integrals, white)
             if len(integrals.time):
-                rows, time = sides.rows(integrals.regressor[:, 0]), integrals.time
+                rows, time = split(seen, integrals.regressor[:, 0]), integrals.time
                 effort, middle = integrals.effort, past.at(time)
                 yield begins, Equations(rows, len(columns), effort, time, recording, middle)
                 begins = False
-            del sides
+            del taken  # before the next is made
 
     def _sides(
-        self, piece: Samples[Any], columns: Sequence[int]
-    ) -> tuple[Samples[Any], ChannelSides | None, Elimination | None]:
-        """Return samples, both sides of their equations, and the elimination of their unknowns.
+        self, s: Samples[Any], columns: Sequence[int]
+    ) -> tuple[
+        Samples[Any], Sequence[NDArray[np.intp]], weak_form.Piece | None, Elimination | None
+    ]:
+        """Return samples, each channel's columns, what windows take of them, and what eliminates.
 
-        There are no sides of samples that are not chosen. Of a plant that does not part them
+        They take nothing of samples that are not chosen. Of a plant that does not part its sides
         nothing is integrated by parts: windows average its rows and what is measured alike.
         """
-        plant = self.plant
-        if not piece.chosen[0]:
-            return piece, None, None
-        if self.mixes:
-            sides, out = self._without_unknowns(piece, _sides_of(plant, piece, columns))
-            return piece, ChannelSides.of_each(sides), out
-        if isinstance(plant, Limbed):
-            return piece, plant.channel_sides(piece, columns), None
-        return piece, ChannelSides.of_each(_sides_of(plant, piece, columns)), None
+        plant, out, weak, measured = self.plant, None, self.weak, s.measured
+        if weak is None or not s.chosen[0]:
+            return s, (), None, None
+        sides: Parted
+        if isinstance(plant, Limbed) and not self.mixes:
+            sides = plant.channel_sides(s, columns)
+        else:
+            both = _sides_of(plant, s, columns)
+            if self.mixes:
+                both, out = self._without_unknowns(s, both)
+                measured = out(measured)
+            sides = ChannelSides.of_each(both)
+        windows = weak.windows(self.survey.cutoff, self.survey.timelines[s.recording].step)
+        taken = weak_form.Piece.of(windows, _Made(s.time, sides, measured))
+        return s, sides.columns, taken, out
 
     def _acts(self, s: Samples[Any]) -> NDArray[np.bool_]:
         """Return which unknowns act at each sample, shape (N, k)."""
@@ -417,3 +421,23 @@ def _sides_of(plant: Plant[Any], samples: Samples[Any], columns: Sequence[int]) 
         return plant.sides(samples, columns)
     regressor = plant.rows(samples, columns).regressor
     return Sides(np.zeros_like(regressor), -regressor)
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """Samples of which windows ask for some with both sides, and for integrals of the others."""
+
+    time: Array  # shape (N,) [s]
+    sides: Parted
+    effort: Array  # measured, shape (N, c)
+
+    def part(self, cut: slice) -> weak_form.Samples:
+        """Return a slice of the samples, with both sides."""
+        made = self.sides.part(cut)
+        # One channel stands for all: windows weigh the columns alike.
+        both = made.momentum[:, None], made.remainder[:, None]
+        return weak_form.Samples(self.time[cut], *both, self.effort[cut])
+
+    def integrated(self, cut: slice, phi: Array, rate: Array) -> tuple[Array, Array]:
+        """Return regressor and effort of windows by a slice's weights."""
+        return self.sides.integrated(cut, phi, rate)[:, None], phi @ self.effort[cut]

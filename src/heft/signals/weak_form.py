@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -34,7 +35,6 @@ from . import recursions
 from .clock import GAP_STEPS
 
 SHORTEST = 20  # samples a window must span
-TOGETHER = 8  # windows weighted at once: more reuse samples in cache, fewer waste less
 CHECKS: Keys = {
     "length": Number(
         "the window of the weak form has no positive length",
@@ -166,6 +166,14 @@ class Samples:
         """Return a slice of the samples."""
         return Samples(self.time[cut], self.momentum[cut], self.remainder[cut], self.effort[cut])
 
+    def integrated(self, cut: slice, phi: Array, rate: Array) -> tuple[Array, Array]:
+        """Return regressor and effort of windows by a slice's weights; see `Integrals`."""
+        shape = self.momentum.shape[1:]
+        both = (x[cut] for x in (self.momentum, self.remainder))
+        momentum, remainder = (x.reshape(len(x), math.prod(shape)) for x in both)
+        regressor = integral(momentum, remainder, phi, rate)
+        return regressor.reshape(len(phi), *shape), phi @ self.effort[cut]
+
     def then(self, other: Samples) -> Samples:
         """Return these samples and later ones, concatenated.
 
@@ -176,6 +184,22 @@ class Samples:
             raise AssertionError("samples do not follow one another")
         mine, others = vars(self).values(), vars(other).values()
         return Samples(*(np.concatenate(pair) for pair in zip(mine, others, strict=True)))
+
+
+def integral(momentum: Array, remainder: Array, phi: Array, rate: Array) -> Array:
+    """Return −∫ (φ̇ W₂ + φ F) dt in windows, shape (windows, p), of both sides, shape (N, p).
+
+    Args:
+        phi: Weights of the samples in the integrals of φ, shape (windows, N).
+        rate: Those in the integrals of φ̇.
+    """
+    out = np.empty((len(phi), momentum.shape[1]))
+    for k in range(0, len(phi), 8):  # more windows reuse samples in cache, fewer waste less
+        group = slice(k, k + 8)
+        seen = np.flatnonzero((phi[group] != 0.0).any(axis=0) | (rate[group] != 0.0).any(axis=0))
+        cut = slice(seen[0], seen[-1] + 1) if len(seen) else slice(0, 0)
+        out[group] = -(rate[group, cut] @ momentum[cut] + phi[group, cut] @ remainder[cut])
+    return out
 
 
 @dataclass(frozen=True)
@@ -192,6 +216,20 @@ class Integrals:
         if len(parts) == 1:
             return parts[0]
         return Integrals(*map(np.concatenate, zip(*(vars(p).values() for p in parts), strict=True)))
+
+
+class Partial(Protocol):
+    """Samples both sides of whose equations are made where they are asked for; see `Samples`."""
+
+    @property
+    def time(self) -> Array:
+        """When they were taken, strictly increasing, shape (N,) [s]."""
+
+    def part(self, cut: slice) -> Samples:
+        """Return a slice of the samples, with both sides."""
+
+    def integrated(self, cut: slice, phi: Array, rate: Array) -> tuple[Array, Array]:
+        """Return regressor and effort of windows by a slice's weights; see `Integrals`."""
 
 
 def integrate(
@@ -214,24 +252,20 @@ def integrate(
     return _integrals(windows, samples, first, behind - first)
 
 
-def _integrals(windows: Windows, samples: Samples, first: int, count: int) -> Integrals:
+def _integrals(windows: Windows, samples: Partial, first: int, count: int) -> Integrals:
     count = max(count, 0)
-    momentum, remainder = (
-        x.reshape(len(x), math.prod(x.shape[1:])) for x in (samples.momentum, samples.remainder)
-    )
-    regressor = np.empty((count, momentum.shape[1]))
-    effort = np.empty((count, samples.effort.shape[1]))
     starts = windows.stride * np.arange(first, first + count, dtype=np.float64)
-    for k in range(0, count, TOGETHER):
-        group = slice(k, min(k + TOGETHER, count))
-        low = int(np.searchsorted(samples.time, starts[k], side="right")) - 1
-        high = int(np.searchsorted(samples.time, starts[group][-1] + windows.length)) + 1
-        cut = slice(max(low, 0), high)
-        phi, rate = windows.weights(samples.time[cut], first + k, group.stop - k)
-        regressor[group] = -(rate @ momentum[cut] + phi @ remainder[cut])
-        effort[group] = phi @ samples.effort[cut]
-    shape = (count, *samples.momentum.shape[1:])
-    return Integrals(starts + 0.5 * windows.length, regressor.reshape(shape), effort)
+    made = []
+    for k in range(0, max(count, 1), 64):
+        group, cut = starts[k : k + 64], slice(0, 0)
+        if len(group):
+            low = int(np.searchsorted(samples.time, group[0], side="right")) - 1
+            high = int(np.searchsorted(samples.time, group[-1] + windows.length)) + 1
+            cut = slice(max(low, 0), high)
+        weights = windows.weights(samples.time[cut], first + k, len(group))
+        made.append(samples.integrated(cut, *weights))
+    regressor, effort = map(np.concatenate, zip(*made, strict=True))
+    return Integrals(starts + 0.5 * windows.length, regressor, effort)
 
 
 @dataclass(frozen=True)
@@ -242,7 +276,37 @@ class Buffer:
     following: int  # index of the next window
 
 
-def advance(windows: Windows, buffer: Buffer | None, piece: Samples) -> tuple[Buffer, Integrals]:
+@dataclass(frozen=True)
+class Piece:
+    """What windows take of consecutive samples of a stream, whatever is before and behind."""
+
+    begin: float  # time of the first sample [s]
+    first: int  # index of the first window that begins in them
+    behind: int  # index of the first window that ends after them
+    within: Integrals  # of the windows from `first` on that end in them
+    head: Samples  # as far as windows reach that begin before
+    tail: Samples  # from the last one before the start of window `behind` on, or all
+
+    @staticmethod
+    def of(windows: Windows, samples: Partial) -> Piece:
+        """Return a piece of at least one sample."""
+        time = samples.time
+        begin, behind = float(time[0]), windows.over_at(float(time[-1]))
+        first, start = windows.from_time(begin), behind * windows.stride
+        end = (min(first, behind) - 1) * windows.stride + windows.length
+        if start < begin:
+            head = tail = samples.part(slice(0, None))
+        else:
+            before = int(np.searchsorted(time, start, side="right")) - 1
+            head = samples.part(slice(0, int(np.searchsorted(time, end)) + 1))
+            tail = samples.part(slice(max(before, 0), None))
+        inside = _integrals(windows, samples if behind > first else tail, first, behind - first)
+        return Piece(begin, first, behind, inside, head, tail)
+
+
+def advance(
+    windows: Windows, buffer: Buffer | None, piece: Samples | Piece
+) -> tuple[Buffer, Integrals]:
     """Return the new buffer of a stream and the rows of the windows that its next piece completes.
 
     The rows of all pieces are those of `integrate` on the whole.
@@ -254,24 +318,22 @@ def advance(windows: Windows, buffer: Buffer | None, piece: Samples) -> tuple[Bu
     Raises:
         AssertionError: If the piece does not come later than the buffer.
     """
-    begin, behind = float(piece.time[0]), windows.over_at(float(piece.time[-1]))
-    following = windows.from_time(begin) if buffer is None else buffer.following
-    behind = max(behind, following)
-    done = []
+    if isinstance(piece, Samples):
+        piece = Piece.of(windows, piece)
+    following = piece.first if buffer is None else buffer.following
+    behind = max(piece.behind, following)
+    done = [piece.within]
     if buffer is not None:
         # Windows that begin before the piece need its first samples only: the rest is not copied.
-        if begin <= buffer.samples.time[-1]:
+        if piece.begin <= buffer.samples.time[-1]:
             raise AssertionError("samples do not follow one another")
-        own = min(max(windows.from_time(begin), following), behind)
+        own = min(piece.first, behind)
         if own > following:
-            end = (own - 1) * windows.stride + windows.length
-            reached = int(np.searchsorted(piece.time, end)) + 1
-            across = buffer.samples.then(piece.part(slice(0, reached)))
-            done.append(_integrals(windows, across, following, own - following))
-        following = own
-    done.append(_integrals(windows, piece, following, behind - following))
-    start = behind * windows.stride
-    samples = piece if buffer is None or start >= begin else buffer.samples.then(piece)
+            across = buffer.samples.then(piece.head)
+            done.insert(0, _integrals(windows, across, following, own - following))
+    start, samples = behind * windows.stride, piece.tail
+    if buffer is not None and start < piece.begin:
+        samples = buffer.samples.then(samples)
     before = np.searchsorted(samples.time, start, side="right") - 1
     kept = samples.part(slice(max(int(before), 0), None))
     apart = Samples(*(x.copy(order="K") for x in vars(kept).values()))  # frees the piece's rest
