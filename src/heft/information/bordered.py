@@ -538,6 +538,17 @@ class Arrow:
         centre = value * np.eye(len(self.centre)) - self.centre
         return Arrow(self.order, own, -self.borders, centre)
 
+    def dense(self) -> Array:
+        """Return A in the order of the columns, shape (n, n)."""
+        count = len(self.borders)
+        matrix = np.zeros((len(self.order),) * 2)
+        for mine, own in zip(self.parts, self.own, strict=True):
+            matrix[mine, mine] = own
+        matrix[:count, count:], matrix[count:, :count] = self.borders, self.borders.T
+        matrix[count:, count:] = self.centre
+        at = np.argsort(self.order)
+        return matrix[np.ix_(at, at)]
+
     def times(self, right: Array) -> Array:
         """Return `A x` of x, shape (n, any)."""
         product, x = np.empty(right.shape), right[self.order]
