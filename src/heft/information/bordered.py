@@ -499,22 +499,21 @@ class BorderedInverse:
         return Arrow(order, tuple(own), along, every.T @ every)
 
     def sandwich(self, middle: Arrow) -> Array:
-        """Return `G M Gᵀ`, shape (n, n)."""
-        covariance, at = np.zeros((len(self.columns),) * 2), middle.order
-        along, count = np.zeros(middle.borders.shape), len(middle.borders)
+        """Return `G M Gᵀ` in the order of M, shape (n, n)."""
+        covariance = np.empty((len(self.columns),) * 2)
+        along, count = np.empty(middle.borders.shape), len(middle.borders)
         spread = np.vstack([along[:0], *(corner.border for corner in self.corners)])
         for corner, mine in zip(self.corners, middle.parts, strict=True):
             along[mine] = corner.R @ middle.borders[mine]
         beside = spread @ middle.centre
         among = (along + 0.5 * beside) @ spread.T
-        among += among.T.copy()
+        np.add(among, among.T, out=covariance[:count, :count])
         for corner, mine, own in zip(self.corners, middle.parts, middle.own, strict=True):
-            among[mine, mine] += corner.R @ own @ corner.R.T
-        half = np.vstack([along + beside, self.R @ middle.centre]) @ self.R.T
-        covariance[np.ix_(at, at[count:])] = half
-        covariance[np.ix_(at[count:], at)] = half.T
-        covariance[np.ix_(at[:count], at[:count])] = among
-        return (covariance + covariance.T) / 2.0
+            covariance[mine, mine] += _symmetric(corner.R @ own @ corner.R.T)
+        covariance[:count, count:] = across = (along + beside) @ self.R.T
+        covariance[count:, :count] = across.T
+        covariance[count:, count:] = _symmetric(self.R @ middle.centre @ self.R.T)
+        return covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -620,10 +619,17 @@ def sandwich(
     shared = np.vstack(others)
     moved = np.zeros(shared.shape)
     for inverse, own in zip(inverses, mine, strict=True):
-        columns = inverse.columns
-        covariance[np.ix_(columns, columns)] = inverse.sandwich(inverse.gram(own))
+        columns, middle = inverse.columns, inverse.gram(own)
+        at = columns[middle.order]
+        covariance[np.ix_(at, at)] = inverse.sandwich(middle)
         moved[:, columns] = inverse.back(inverse.times(shared[:, columns]))
-    return covariance + moved.T @ moved
+    if len(moved):
+        covariance += moved.T @ moved
+    return covariance
+
+
+def _symmetric(matrix: Array) -> Array:
+    return (matrix + matrix.T) / 2.0
 
 
 def _one_number(number: NDArray[np.intp]) -> bool:
