@@ -13,8 +13,9 @@ at condition 1e7 it would lose all but three digits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +177,11 @@ class Information:
     labels: Labels  # the p parameters
     channels: tuple[str, ...]  # names of the channels
     triangles: tuple[Triangle, ...]  # one triangle a channel
+
+    @cached_property
+    def solutions(self) -> dict[Hashable, Array]:
+        """Solutions that were asked for, by weights; the same sum is asked for by several."""
+        return {}
 
     @staticmethod
     def neutral(labels: Labels, channels: Sequence[str]) -> Information:
