@@ -42,7 +42,14 @@ from heft.estimators import (
     linear_constraints,
     scaled_metric,
 )
-from heft.information import Directions, ParameterSpace, Triangle, decomposition, orthogonal_sets
+from heft.information import (
+    Directions,
+    ParameterSpace,
+    Summed,
+    Triangle,
+    decomposition,
+    orthogonal_sets,
+)
 
 from .support_cone import FitsCone, stairs
 from .support_function import SupportFunction
@@ -208,7 +215,7 @@ class PossibleFits:
 
     @staticmethod
     def of(
-        triangle: Triangle,
+        total: Triangle | Summed,
         space: ParameterSpace,
         level: float = 0.95,
         limits: Limits = NO_LIMITS,
@@ -216,7 +223,7 @@ class PossibleFits:
         """Return the set.
 
         Args:
-            triangle: Information about β in independent rows of unit variance.
+            total: Information about β in independent rows of unit variance.
             space: The parameters x, their map to β, and which must not be negative; nominal values
                 only scale the unknowns.
             level: Nominal coverage of an interval, 0 to 1.
@@ -228,18 +235,19 @@ class PossibleFits:
         constraints = linear_constraints(space, limits)
         few = len(space.groups) <= FEW_LINKS
         best, *more = (
-            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(triangle, space)
+            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(total, space)
             for n in ((LEAST_PRIOR, CENTRING) if few else (LEAST_PRIOR,))
         )
         bodies = 10 * len(space.groups)
-        metric, columns = _scaled(triangle, space)
-        least = triangle.R @ (space.matrix @ best) - triangle.z
+        R, z = total.rows_of_all()
+        metric, columns = _scaled(R, space)
+        least = R @ (space.matrix @ best) - z
         energy = float(least @ least) + NormalDist().inv_cdf(0.5 + 0.5 * level) ** 2
         signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
-        terms = TermDirections.of(columns[:, bodies:], triangle.rows)
+        terms = TermDirections.of(columns[:, bodies:], total.rows)
         # Farther from a sign's constraint than the farthest point, it cannot matter.
-        sure = terms.surely_positive(columns[:, :bodies], triangle.z, triangle.rows, energy, 1.01)
+        sure = terms.surely_positive(columns[:, :bodies], z, total.rows, energy, 1.01)
         free[signs] &= np.append(np.zeros(bodies, dtype=np.bool_), sure)[signs]
         shown = terms.among(columns[:, free], free[bodies:])
         kept = columns[:, ~free]
@@ -248,11 +256,11 @@ class PossibleFits:
             shown.inverse,
             shown.forward,
             shown.seen.T @ kept,
-            shown.seen.T @ triangle.z,
+            shown.seen.T @ z,
         )
         scaled = np.linalg.solve(metric, *more or (best,))
         centre = np.asarray(scaled[~free], dtype=np.float64)
-        kept, rest = (shown.without(v) for v in (kept, triangle.z - kept @ centre))
+        kept, rest = (shown.without(v) for v in (kept, z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
         U, singular, right = decomposition(kept)
         right = right[: len(singular)]
@@ -500,14 +508,14 @@ def _settings(regularisation: float) -> Any:
     return settings
 
 
-def _scaled(triangle: Triangle, space: ParameterSpace) -> tuple[Array, Array]:
+def _scaled(R: Array, space: ParameterSpace) -> tuple[Array, Array]:
     """Return the metric with `x = metric @ u`, terms' columns of length one, and R's columns of u.
 
     Shapes (N, N) and (m, N).
     """
     metric, bodies = scaled_metric(space), 10 * len(space.groups)
     onto = scipy.sparse.csc_array(space.matrix) @ scipy.sparse.csc_array(metric)
-    columns = np.asarray(triangle.R @ onto)
+    columns = np.asarray(R @ onto)
     lengths = np.linalg.norm(columns[:, bodies:], axis=0)
     lengths[lengths == 0.0] = 1.0
     metric[:, bodies:] /= lengths

@@ -59,6 +59,21 @@ class Triangle:
         """Right-hand side z = Qᵀτ of R π = z, shape (k,), in the unit of τ."""
         return self.factor[:-1, -1]
 
+    @staticmethod
+    def holding(rows: Array, right: Array, count: int) -> Triangle:
+        """Return rows as they are, in an order of their own, which stand for `count` rows.
+
+        Args:
+            rows: Shape (m, k).
+            right: Their right-hand side, shape (m,).
+        """
+        factor = np.pad(np.column_stack([rows, right]), [(0, 1), (0, 0)])
+        return Triangle(np.arange(rows.shape[1]), factor, count)
+
+    def rows_of_all(self) -> tuple[Array, Array]:
+        """Return R and z."""
+        return self.R, self.z
+
     @property
     def sets(self) -> tuple[ChannelRows, ...]:
         """The rows R of each of its parts: of one."""
