@@ -62,44 +62,48 @@ HIDDEN = 1e-6
 class TermDirections:
     """Column space of the terms' columns F."""
 
-    seen: Array  # Q, an orthonormal basis of it, shape (m, r)
+    seen: scipy.sparse.csr_array  # Q, an orthonormal basis of it, shape (m, r)
     inverse: Array  # G, with G Qᵀ the pseudo-inverse of F, shape (f, r)
     forward: Array  # Qᵀ F, shape (r, f)
     blind: NDArray[np.bool_]  # which terms have a part in what no row tells of terms, shape (f,)
 
-    # places of the terms of each set of columns orthogonal to all others, and their decomposition
-    parts: tuple[tuple[NDArray[np.intp], Directions], ...]
+    # places of the terms of each set of columns orthogonal to all others, of the rows that hold
+    # some of them, and their decomposition there
+    parts: tuple[tuple[NDArray[np.intp], NDArray[np.intp], Directions], ...]
 
     @staticmethod
     def of(columns: Array, rows: int) -> TermDirections:
         """Return the directions of columns F, which stand for so many rows."""
-        sets = orthogonal_sets(columns, rows * float(np.finfo(float).eps))
-        parts = ((own, Directions.of(columns[:, own], rows)) for own in sets)
+        parts = []
+        for own in orthogonal_sets(columns, rows * float(np.finfo(float).eps)):
+            mine = columns[:, own]
+            at = np.flatnonzero(mine.any(axis=1))
+            parts.append((own, at, Directions.of(mine[at], rows)))
         return TermDirections._of_parts(columns, tuple(parts))
 
     def among(self, columns: Array, kept: NDArray[np.bool_]) -> TermDirections:
         """Return the directions of some columns of F, which are given, shape (m, any)."""
         place, parts = np.cumsum(kept) - 1, []
-        for own, shown in self.parts:
+        for own, at, shown in self.parts:
             left = place[own[kept[own]]]
             if len(left) < len(own):
-                shown = Directions.of(columns[:, left], shown.rows)
-            parts += [(left, shown)] if len(left) else []
+                shown = Directions.of(columns[np.ix_(at, left)], shown.rows)
+            parts += [(left, at, shown)] if len(left) else []
         return TermDirections._of_parts(columns, tuple(parts))
 
     @staticmethod
     def _of_parts(
-        columns: Array, parts: tuple[tuple[NDArray[np.intp], Directions], ...]
+        columns: Array, parts: tuple[tuple[NDArray[np.intp], NDArray[np.intp], Directions], ...]
     ) -> TermDirections:
-        rank, size = sum(shown.rank for _, shown in parts), columns.shape[1]
-        seen, blind = np.empty((len(columns), rank)), np.ones(size, dtype=np.bool_)
+        rank, size = sum(shown.rank for *_, shown in parts), columns.shape[1]
+        seen, blind = np.zeros((len(columns), rank)), np.ones(size, dtype=np.bool_)
         inverse, forward, first = np.zeros((size, rank)), np.zeros((rank, size)), 0
-        for own, shown in parts:
+        for own, at, shown in parts:
             mine = slice(first, first := first + shown.rank)
-            seen[:, mine] = shown.left[:, : shown.rank]
+            seen[at, mine] = basis = shown.left[:, : shown.rank]
             inverse[own, mine], blind[own] = shown.inverse, shown.blind
-            forward[mine, own] = seen[:, mine].T @ columns[:, own]
-        return TermDirections(seen, inverse, forward, blind, parts)
+            forward[mine, own] = basis.T @ columns[np.ix_(at, own)]
+        return TermDirections(scipy.sparse.csr_array(seen), inverse, forward, blind, parts)
 
     def without(self, v: Array) -> Array:
         """Return columns or a right-hand side less their part in it, shape (m, any) or (m,)."""
@@ -258,7 +262,9 @@ class PossibleFits:
             shown.seen.T @ kept,
             shown.seen.T @ z,
         )
-        scaled = np.linalg.solve(metric, *more or (best,))
+        (scaled,) = more or (best,)
+        scaled[bodies:] /= np.diag(metric)[bodies:]
+        scaled[:bodies] = np.linalg.solve(metric[:bodies, :bodies], scaled[:bodies])
         centre = np.asarray(scaled[~free], dtype=np.float64)
         kept, rest = (shown.without(v) for v in (kept, z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
