@@ -222,12 +222,11 @@ class Left:
 
     def solution(self, right: Array) -> Array:
         """Return x with `M x = y`, y of shape (n, any)."""
-        factor = self.matrix.factor
-        if factor is None or self.values.min(initial=1.0) < 1e-12:
+        if self.matrix.factor is None or self.values.min(initial=1.0) < 1e-12:
             whole = self.times(np.eye(len(right)))
             return np.asarray(scipy.linalg.solve(whole, right, assume_a="pos"))
         within = self.vectors.T @ right
-        rest = factor.solved(right - self.vectors @ within)
+        rest = self.matrix.solved(right - self.vectors @ within)
         return rest + self.vectors @ (within / self.least - self.vectors.T @ rest)
 
 
@@ -247,8 +246,8 @@ def _low(matrix: Arrow, least: float) -> tuple[Array, Array] | None:
             before = basis[:, :first]
             new = np.linalg.qr(new - before @ (before.T @ new))[0]
         basis[:, own] = new
-        solved[:, own] = new = matrix.factor.solved(new)
-        if last % 16 == 0:
+        solved[:, own] = new = matrix.solved(new)
+        if last >= 64 and last % 16 == 0:  # before, some may not have come up
             highest, turn = np.linalg.eigh(basis[:, :last].T @ solved[:, :last])
             low = highest > 1.0 / least
             values, vectors = 1.0 / highest[low], basis[:, :last] @ turn[:, low]

@@ -350,18 +350,6 @@ class Bordered:
             values[corner.own] = scipy.linalg.solve_triangular(corner.R, right)
         return values
 
-    def solved(self, right: Array) -> Array:
-        """Return x with `RᵀR x = y`, R the rows and y of shape (n, any)."""
-        values, common = np.empty(right.shape), right[self.shared]
-        ahead = []
-        for corner in self.corners:
-            ahead.append(_divided(corner.R, right[corner.own], 1))
-            common[corner.shared] -= corner.border.T @ ahead[-1]
-        values[self.shared] = common = _divided(self.R, _divided(self.R, common, 1), 0)
-        for corner, own in zip(self.corners, ahead, strict=True):
-            values[corner.own] = _divided(corner.R, own - corner.border @ common[corner.shared], 0)
-        return values
-
     @cached_property
     def inverse(self) -> BorderedInverse | None:
         """The inverse of the rows; None if a column is zero or depends on others."""
@@ -560,20 +548,31 @@ class Arrow:
         return product
 
     @cached_property
-    def factor(self) -> Bordered | None:
-        """Triangle R with `RᵀR` this matrix, without right-hand sides; None if not positive."""
-        count, rows = len(self.borders), np.empty(self.borders.shape)
-        corners, every, none = [], np.arange(len(self.centre)), np.zeros(0)
+    def factor(self) -> tuple[tuple[Array, ...], Array, Array] | None:
+        """The triangle R with `RᵀR = A`, in parts as A itself is; None if A is not positive."""
+        borders, triangles = np.empty(self.borders.shape), []
         try:
             for mine, own in zip(self.parts, self.own, strict=True):
-                R = np.asarray(np.linalg.cholesky(own).T, dtype=np.float64)
-                rows[mine] = _divided(R, self.borders[mine], 1)
-                corners.append(Corner(self.order[mine], every, R, rows[mine], none))
-            common = np.asarray(np.linalg.cholesky(self.centre - rows.T @ rows).T, dtype=np.float64)
+                triangles.append(np.asarray(np.linalg.cholesky(own).T, dtype=np.float64))
+                borders[mine] = _divided(triangles[-1], self.borders[mine], 1)
+            common = np.linalg.cholesky(self.centre - borders.T @ borders).T
         except np.linalg.LinAlgError:
             return None
-        columns = np.arange(len(self.order))
-        return Bordered(columns, tuple(corners), self.order[count:], common, none, 0.0)
+        return tuple(triangles), borders, np.asarray(common, dtype=np.float64)
+
+    def solved(self, right: Array) -> Array:
+        """Return x with `A x = y`, y of shape (n, any), of a positive A."""
+        assert self.factor is not None
+        (triangles, borders, common), values = self.factor, np.empty(right.shape)
+        corners, shared = np.split(right[self.order], [len(borders)])
+        for mine, R in zip(self.parts, triangles, strict=True):
+            corners[mine] = _divided(R, corners[mine], 1)
+        shared = _divided(common, _divided(common, shared - borders.T @ corners, 1), 0)
+        corners -= borders @ shared
+        for mine, R in zip(self.parts, triangles, strict=True):
+            corners[mine] = _divided(R, corners[mine], 0)
+        values[self.order] = np.concatenate([corners, shared])
+        return values
 
 
 def sandwich(
