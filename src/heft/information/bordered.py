@@ -343,11 +343,10 @@ class Bordered:
     def solution(self) -> Array:
         """Return the least-squares solution of columns that are independent, shape (n,)."""
         values = np.zeros(len(self.columns))
-        common = scipy.linalg.solve_triangular(self.R, self.z)
-        values[self.shared] = common
+        values[self.shared] = common = _divided(self.R, self.z, 0)
         for corner in self.corners:
             right = corner.z - corner.border @ common[corner.shared]
-            values[corner.own] = scipy.linalg.solve_triangular(corner.R, right)
+            values[corner.own] = _divided(corner.R, right, 0)
         return values
 
     @cached_property
@@ -372,6 +371,8 @@ def _inverted(triangle: Array) -> tuple[Array, int]:
 
 def _divided(triangle: Array, right: Array, transposed: int) -> Array:
     """Return R⁻¹ of right-hand sides, or R⁻ᵀ: a call of `solve_triangular` takes ten times this."""
+    if not len(triangle):  # LAPACK refuses it
+        return right
     return np.asarray(scipy.linalg.lapack.dtrtrs(triangle, right, trans=transposed)[0])
 
 
