@@ -343,10 +343,11 @@ class Bordered:
     def solution(self) -> Array:
         """Return the least-squares solution of columns that are independent, shape (n,)."""
         values = np.zeros(len(self.columns))
-        values[self.shared] = common = _divided(self.R, self.z, 0)
+        common = scipy.linalg.solve_triangular(self.R, self.z)
+        values[self.shared] = common
         for corner in self.corners:
             right = corner.z - corner.border @ common[corner.shared]
-            values[corner.own] = _divided(corner.R, right, 0)
+            values[corner.own] = scipy.linalg.solve_triangular(corner.R, right)
         return values
 
     @cached_property
