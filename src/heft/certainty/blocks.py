@@ -372,9 +372,7 @@ class Among:
     @cached_property
     def of_signed(self) -> Array:
         """Rows of G of the coefficients with a sign, shape (signed, a)."""
-        some = np.zeros((len(self.signed), len(self.columns)))
-        some[np.arange(len(self.signed)), self.signed] = 1.0
-        return self.inverse.times(some)
+        return self.inverse.times(np.eye(len(self.columns))[self.signed])
 
     def step(
         self,

@@ -61,12 +61,7 @@ class Triangle:
 
     @staticmethod
     def holding(rows: Array, right: Array, count: int) -> Triangle:
-        """Return rows as they are, in an order of their own, which stand for `count` rows.
-
-        Args:
-            rows: Shape (m, k).
-            right: Their right-hand side, shape (m,).
-        """
+        """Return rows (m, k) in an order of their own, right-hand side (m,), of `count` rows."""
         factor = np.pad(np.column_stack([rows, right]), [(0, 1), (0, 0)])
         return Triangle(np.arange(rows.shape[1]), factor, count)
 
