@@ -111,16 +111,16 @@ def test_drives_are_fitted_to_the_file_as_well_as_they_can_be(found: Identificat
     values[:first] = np.concatenate([k.written for k in found.problem.plant.robot.bodies_links])
     names = space.labels.names[first:]
     values[first:] = [drives.drives[n] for n in names]
-    total = found.calibrated.triangle
+    R, z = found.calibrated.total.rows_of_all()
 
     def energy(x: FloatArray) -> float:
-        return float(np.sum((total.R @ (space.matrix @ x) - total.z) ** 2))
+        return float(np.sum((R @ (space.matrix @ x) - z) ** 2))
 
     least = energy(values)
     assert energy(found.consistent.parameters.values) < least
     assert np.count_nonzero(values[first:]) >= 4 * len(found.problem.plant.robot.joints)
     for k in range(first, len(values)):
-        column = total.R @ space.matrix[:, k]
+        column = R @ space.matrix[:, k]
         step = 1e-2 * np.sqrt(least) / max(float(np.linalg.norm(column)), 1e-9)
         for sign in (-1.0, 1.0):
             other = values.copy()

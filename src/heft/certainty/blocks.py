@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -214,7 +215,7 @@ class Left:
         if block.taken_from(1.0 - least).factor is not None:
             return Left(matrix, np.zeros(0), np.zeros((size, 0)), least)
         values, vectors = _low(matrix, least) or scipy.linalg.eigh(
-            matrix.times(np.eye(size)), subset_by_value=(-np.inf, least)
+            matrix.dense(), subset_by_value=(-np.inf, least)
         )
         return Left(matrix, values, vectors, least)
 
@@ -225,12 +226,11 @@ class Left:
 
     def solution(self, right: Array) -> Array:
         """Return x with `M x = y`, y of shape (n, any)."""
-        factor = self.matrix.factor
-        if factor is None or self.values.min(initial=1.0) < 1e-12:
+        if self.matrix.factor is None or self.values.min(initial=1.0) < 1e-12:
             whole = self.times(np.eye(len(right)))
             return np.asarray(scipy.linalg.solve(whole, right, assume_a="pos"))
         within = self.vectors.T @ right
-        rest = factor.solved(right - self.vectors @ within)
+        rest = self.matrix.solved(right - self.vectors @ within)
         return rest + self.vectors @ (within / self.least - self.vectors.T @ rest)
 
 
@@ -243,15 +243,18 @@ def _low(matrix: Arrow, least: float) -> tuple[Array, Array] | None:
     if size < 300 or matrix.factor is None:
         return None
     new = np.random.default_rng(0).standard_normal((size, 8))
-    basis = np.zeros((size, 0))
-    for count in range(1, 25):
+    basis, solved = np.zeros((2, size, 24 * 8), order="F")
+    for first in range(0, basis.shape[1], 8):
+        own, last = slice(first, first + 8), first + 8
         for _ in range(2):  # once more, for what rounding left
-            new = np.linalg.qr(new - basis @ (basis.T @ new))[0]
-        basis = np.hstack([basis, new])
-        new = matrix.factor.solved(new)
-        if count % 4 == 0:
-            values, turn = np.linalg.eigh(basis.T @ matrix.times(basis))
-            values, vectors = values[values < least], basis @ turn[:, values < least]
+            before = basis[:, :first]
+            new = np.linalg.qr(new - before @ (before.T @ new))[0]
+        basis[:, own] = new
+        solved[:, own] = new = matrix.solved(new)
+        if last >= 64 and last % 16 == 0:  # before, some may not have come up
+            highest, turn = np.linalg.eigh(basis[:, :last].T @ solved[:, :last])
+            low = highest > 1.0 / least
+            values, vectors = 1.0 / highest[low], basis[:, :last] @ turn[:, low]
             off = np.linalg.norm(matrix.times(vectors) - vectors * values, axis=0)
             if off.max(initial=0.0) < 1e-9:
                 return values, vectors
@@ -311,9 +314,9 @@ class Tangent:
         return mapped
 
     @cached_property
-    def rows(self) -> Array:
-        """Square root of the information `total`, a row at each unknown's place, shape (m, m)."""
-        return self.total.placed()[:-1, :-1]
+    def rows(self) -> Any:
+        """Root of the information `total`, a row at each unknown's place, sparse, shape (m, m)."""
+        return sparse(self.total.placed()[:-1, :-1])
 
     def among(self, positive: NDArray[np.bool_]) -> Among:
         """Return the steps with all coefficients with a sign held at zero but some, `positive`."""
@@ -343,12 +346,13 @@ class Tangent:
         inverse, rows = inverse_of(self.total), self.rows
         positive = self.room > 0.0
         among = self.among(positive)
-        lengths = np.linalg.norm(rows[:, self.signed], axis=0)
+        lengths = self.total.lengths[self.signed]
         for sets, score in blocks:
             remaining = Left.of(inverse.gram(sets), least)
             steep = self.gradient + score
+            raised = (rows.T @ remaining.vectors).T
             while True:
-                step, height = among.step(exchanges, sets, remaining, rows, steep)
+                step, height = among.step(exchanges, sets, remaining, raised, steep)
                 moved = np.zeros(len(steep))
                 moved[among.columns] = step
                 slopes = (steep + rows.T @ remaining.times(rows @ moved))[self.signed]
@@ -369,12 +373,17 @@ class Among:
     signed: NDArray[np.intp]  # positions among them of the coefficients with a sign
     room: Array  # how far each of these may fall, shape (signed,)
 
+    @cached_property
+    def of_signed(self) -> Array:
+        """Rows of G of the coefficients with a sign, shape (signed, a)."""
+        return self.inverse.times(np.eye(len(self.columns))[self.signed])
+
     def step(
         self,
         exchanges: int,
         sets: Sequence[ChannelRows],
         rest: Left,
-        rows: Array,
+        raised: Array,
         steep: Array,
     ) -> tuple[Array, float]:
         """Return the step to the least sum of squares without a block, and its right side's length.
@@ -386,21 +395,18 @@ class Among:
         Args:
             sets: Rows of the block on some of all unknowns.
             rest: What is left without it, of all unknowns.
-            rows: Root of the information of all, shape (m, m).
+            raised: Its raised directions, in units of all unknowns, shape (k, m).
             steep: Derivative of half the sum of squares without the block by all, shape (m,).
         """
         place = np.full(len(steep), -1)
         place[self.columns] = np.arange(len(self.columns))
-        matrix = self.inverse.gram(list(_among(sets, place))).taken_from(1.0)
-        raised = self.inverse.times(rest.vectors.T @ rows[:, self.columns])
-        information = matrix.times(np.eye(len(self.columns)))
-        information += (raised.T * (rest.least - rest.values)) @ raised
+        information = self.inverse.gram(list(_among(sets, place))).taken_from(1.0).dense()
+        lifted = self.inverse.times(raised[:, self.columns])
+        information += (lifted.T * (rest.least - rest.values)) @ lifted
         C = np.asarray(np.linalg.cholesky(information).T, dtype=np.float64)
         right = -_back(C, self.inverse.times(steep[self.columns]))
         height = float(np.linalg.norm(right))
-        some = np.zeros((len(self.signed), len(self.columns)))
-        some[np.arange(len(self.signed)), self.signed] = 1.0
-        across, F = np.linalg.qr(_back(C, self.inverse.times(some).T))
+        across, F = np.linalg.qr(_back(C, self.of_signed.T))
         free = across.T @ right
         inverse = scipy.linalg.solve_triangular(F, np.eye(len(F)), trans="T")
         moved = nonnegative(inverse, free + inverse @ self.room, self.room, exchanges) - self.room

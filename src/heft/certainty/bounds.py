@@ -29,7 +29,7 @@ import numpy as np
 from heft.arrays import Array
 from heft.engine import side_by_side
 from heft.estimators import Limits, limbs
-from heft.information import ParameterSpace, Triangle, inertia
+from heft.information import ParameterSpace, Summed, Triangle, inertia
 
 from .possible_fits import MASS_CAP, NO_LIMITS, ConicProgramme, PossibleFits
 
@@ -168,7 +168,7 @@ class StrictBounds:
 
 
 def strict_bounds(
-    triangle: Triangle,
+    total: Triangle | Summed,
     space: ParameterSpace,
     level: float = 0.95,
     limits: Limits = NO_LIMITS,
@@ -179,7 +179,7 @@ def strict_bounds(
     `PossibleFits` bounds any other linear function of the parameters.
 
     Args:
-        triangle: Information about β in independent rows of unit variance.
+        total: Information about β in independent rows of unit variance.
         level: Nominal coverage of each interval by itself, 0 to 1.
 
     Raises:
@@ -190,10 +190,10 @@ def strict_bounds(
     links = space.bodies
     mass = np.empty((len(links), 2))
     com, moments = np.full((2, len(links), 3, 2), np.nan)
-    for limb in limbs(triangle, space):
+    for limb in limbs(total, space):
         if not limb.space.groups:
             continue
-        fits = PossibleFits.of(limb.triangle, limb.space, level, limits.of(limb.space.bodies))
+        fits = PossibleFits.of(limb.total, limb.space, level, limits.of(limb.space.bodies))
         own = limb.space
         of_link = partial(_of_link, fits, own, limits)
         bounds = side_by_side(of_link, range(len(own.groups)), threads)

@@ -42,7 +42,14 @@ from heft.estimators import (
     linear_constraints,
     scaled_metric,
 )
-from heft.information import Directions, ParameterSpace, Triangle, decomposition, orthogonal_sets
+from heft.information import (
+    Directions,
+    ParameterSpace,
+    Summed,
+    Triangle,
+    decomposition,
+    orthogonal_sets,
+)
 
 from .support_cone import FitsCone, stairs
 from .support_function import SupportFunction
@@ -55,44 +62,48 @@ HIDDEN = 1e-6
 class TermDirections:
     """Column space of the terms' columns F."""
 
-    seen: Array  # Q, an orthonormal basis of it, shape (m, r)
+    seen: scipy.sparse.csr_array  # Q, an orthonormal basis of it, shape (m, r)
     inverse: Array  # G, with G Qᵀ the pseudo-inverse of F, shape (f, r)
     forward: Array  # Qᵀ F, shape (r, f)
     blind: NDArray[np.bool_]  # which terms have a part in what no row tells of terms, shape (f,)
 
-    # places of the terms of each set of columns orthogonal to all others, and their decomposition
-    parts: tuple[tuple[NDArray[np.intp], Directions], ...]
+    # places of the terms of each set of columns orthogonal to all others, of the rows that hold
+    # some of them, and their decomposition there
+    parts: tuple[tuple[NDArray[np.intp], NDArray[np.intp], Directions], ...]
 
     @staticmethod
     def of(columns: Array, rows: int) -> TermDirections:
         """Return the directions of columns F, which stand for so many rows."""
-        sets = orthogonal_sets(columns, rows * float(np.finfo(float).eps))
-        parts = ((own, Directions.of(columns[:, own], rows)) for own in sets)
+        parts = []
+        for own in orthogonal_sets(columns, rows * float(np.finfo(float).eps)):
+            mine = columns[:, own]
+            at = np.flatnonzero(mine.any(axis=1))
+            parts.append((own, at, Directions.of(mine[at], rows)))
         return TermDirections._of_parts(columns, tuple(parts))
 
     def among(self, columns: Array, kept: NDArray[np.bool_]) -> TermDirections:
         """Return the directions of some columns of F, which are given, shape (m, any)."""
         place, parts = np.cumsum(kept) - 1, []
-        for own, shown in self.parts:
+        for own, at, shown in self.parts:
             left = place[own[kept[own]]]
             if len(left) < len(own):
-                shown = Directions.of(columns[:, left], shown.rows)
-            parts += [(left, shown)] if len(left) else []
+                shown = Directions.of(columns[np.ix_(at, left)], shown.rows)
+            parts += [(left, at, shown)] if len(left) else []
         return TermDirections._of_parts(columns, tuple(parts))
 
     @staticmethod
     def _of_parts(
-        columns: Array, parts: tuple[tuple[NDArray[np.intp], Directions], ...]
+        columns: Array, parts: tuple[tuple[NDArray[np.intp], NDArray[np.intp], Directions], ...]
     ) -> TermDirections:
-        rank, size = sum(shown.rank for _, shown in parts), columns.shape[1]
-        seen, blind = np.empty((len(columns), rank)), np.ones(size, dtype=np.bool_)
+        rank, size = sum(shown.rank for *_, shown in parts), columns.shape[1]
+        seen, blind = np.zeros((len(columns), rank)), np.ones(size, dtype=np.bool_)
         inverse, forward, first = np.zeros((size, rank)), np.zeros((rank, size)), 0
-        for own, shown in parts:
+        for own, at, shown in parts:
             mine = slice(first, first := first + shown.rank)
-            seen[:, mine] = shown.left[:, : shown.rank]
+            seen[at, mine] = basis = shown.left[:, : shown.rank]
             inverse[own, mine], blind[own] = shown.inverse, shown.blind
-            forward[mine, own] = seen[:, mine].T @ columns[:, own]
-        return TermDirections(seen, inverse, forward, blind, parts)
+            forward[mine, own] = basis.T @ columns[np.ix_(at, own)]
+        return TermDirections(scipy.sparse.csr_array(seen), inverse, forward, blind, parts)
 
     def without(self, v: Array) -> Array:
         """Return columns or a right-hand side less their part in it, shape (m, any) or (m,)."""
@@ -208,7 +219,7 @@ class PossibleFits:
 
     @staticmethod
     def of(
-        triangle: Triangle,
+        total: Triangle | Summed,
         space: ParameterSpace,
         level: float = 0.95,
         limits: Limits = NO_LIMITS,
@@ -216,7 +227,7 @@ class PossibleFits:
         """Return the set.
 
         Args:
-            triangle: Information about β in independent rows of unit variance.
+            total: Information about β in independent rows of unit variance.
             space: The parameters x, their map to β, and which must not be negative; nominal values
                 only scale the unknowns.
             level: Nominal coverage of an interval, 0 to 1.
@@ -228,18 +239,19 @@ class PossibleFits:
         constraints = linear_constraints(space, limits)
         few = len(space.groups) <= FEW_LINKS
         best, *more = (
-            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(triangle, space)
+            PhysicallyConsistent(strength=n, margin=0.0, limits=limits).values(total, space)
             for n in ((LEAST_PRIOR, CENTRING) if few else (LEAST_PRIOR,))
         )
         bodies = 10 * len(space.groups)
-        metric, columns = _scaled(triangle, space)
-        least = triangle.R @ (space.matrix @ best) - triangle.z
+        R, z = total.rows_of_all()
+        metric, columns = _scaled(R, space)
+        least = R @ (space.matrix @ best) - z
         energy = float(least @ least) + NormalDist().inv_cdf(0.5 + 0.5 * level) ** 2
         signs = list(space.nonnegative)
         free = np.arange(space.size) >= bodies
-        terms = TermDirections.of(columns[:, bodies:], triangle.rows)
+        terms = TermDirections.of(columns[:, bodies:], total.rows)
         # Farther from a sign's constraint than the farthest point, it cannot matter.
-        sure = terms.surely_positive(columns[:, :bodies], triangle.z, triangle.rows, energy, 1.01)
+        sure = terms.surely_positive(columns[:, :bodies], z, total.rows, energy, 1.01)
         free[signs] &= np.append(np.zeros(bodies, dtype=np.bool_), sure)[signs]
         shown = terms.among(columns[:, free], free[bodies:])
         kept = columns[:, ~free]
@@ -248,11 +260,13 @@ class PossibleFits:
             shown.inverse,
             shown.forward,
             shown.seen.T @ kept,
-            shown.seen.T @ triangle.z,
+            shown.seen.T @ z,
         )
-        scaled = np.linalg.solve(metric, *more or (best,))
+        (scaled,) = more or (best,)
+        scaled[bodies:] /= np.diag(metric)[bodies:]
+        scaled[:bodies] = np.linalg.solve(metric[:bodies, :bodies], scaled[:bodies])
         centre = np.asarray(scaled[~free], dtype=np.float64)
-        kept, rest = (shown.without(v) for v in (kept, triangle.z - kept @ centre))
+        kept, rest = (shown.without(v) for v in (kept, z - kept @ centre))
         # In the metric of the cone a singular value is a number of standard deviations.
         U, singular, right = decomposition(kept)
         right = right[: len(singular)]
@@ -500,14 +514,14 @@ def _settings(regularisation: float) -> Any:
     return settings
 
 
-def _scaled(triangle: Triangle, space: ParameterSpace) -> tuple[Array, Array]:
+def _scaled(R: Array, space: ParameterSpace) -> tuple[Array, Array]:
     """Return the metric with `x = metric @ u`, terms' columns of length one, and R's columns of u.
 
     Shapes (N, N) and (m, N).
     """
     metric, bodies = scaled_metric(space), 10 * len(space.groups)
     onto = scipy.sparse.csc_array(space.matrix) @ scipy.sparse.csc_array(metric)
-    columns = np.asarray(triangle.R @ onto)
+    columns = np.asarray(R @ onto)
     lengths = np.linalg.norm(columns[:, bodies:], axis=0)
     lengths[lengths == 0.0] = 1.0
     metric[:, bodies:] /= lengths

@@ -207,7 +207,7 @@ class PhysicallyConsistent:
         metric = scaled_metric(space)[:bodies, :bodies]
         start = np.zeros(size)
         start[:bodies] = np.linalg.solve(metric, space.nominal[:bodies])
-        R, z = total.rows_of_all() if isinstance(total, Summed) else (total.R, total.z)
+        R, z = total.rows_of_all()
         beside = known_rows(self.known, space)
         data = np.zeros((len(R) + len(beside), size + 1))
         own, outward = data[:, :-1], scipy.sparse.eye_array(size - bodies)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +34,6 @@ class ConsistentFit:
     # for each channel of each run T with `τ = Y T [β; changes of gains]`, shape (columns, columns +
     # gains); None for the identity
     maps: tuple[tuple[Array, ...] | None, ...] = ()
-
-    @cached_property
-    def triangle(self) -> Triangle:
-        """The information `total` as one triangle, in the order of the columns."""
-        return self.total.triangle() if isinstance(self.total, Summed) else self.total
 
     def widened(
         self, deviations: Array, shift: Array, functions: Sequence[NDArray[np.intp]] = ()

@@ -21,6 +21,7 @@ from heft.information import (
     BorderedInverse,
     ChannelRows,
     ParameterSpace,
+    Summed,
     Triangle,
     connected,
     decomposition,
@@ -222,31 +223,31 @@ class Limb:
     """Information about some parameters that no row and no body connects with the others."""
 
     parameters: NDArray[np.intp]  # positions of its parameters x among all, ascending, shape (n,)
-    triangle: Triangle  # information about its own β
+    total: Triangle | Summed  # information about its own β
     space: ParameterSpace  # its parameters and their map to these β
 
 
-def limbs(triangle: Triangle, space: ParameterSpace) -> tuple[Limb, ...]:
+def limbs(total: Triangle | Summed, space: ParameterSpace) -> tuple[Limb, ...]:
     """Return the connected components of whitened information and parameters; one if connected.
 
     A misfit is the sum of the limbs' misfits, and consistency is of each body by itself, so that
     what bounds or minimises it is found limb by limb.
     """
-    count = len(triangle.columns)
-    per_row = [np.flatnonzero(row) for row in triangle.R]
+    R, z = total.rows_of_all()
+    count = len(space.matrix)
+    per_row = [np.flatnonzero(row) for row in R]
     mapped = [np.append(b, count + np.flatnonzero(row)) for b, row in enumerate(space.matrix)]
     bodies = [count + np.arange(first, first + 10) for first in space.groups]
     parts = connected([*per_row, *mapped, *bodies], count + space.size)
     if len(parts) == 1:
-        return (Limb(np.arange(space.size), triangle, space),)
+        return (Limb(np.arange(space.size), total, space),)
     connected_limbs = []
     for part in parts:
         beta, x = part.columns[part.columns < count], part.columns[part.columns >= count] - count
         if not len(x):
             continue
         rows = part.rows[part.rows < len(per_row)]
-        factor = triangle_of(triangle.factor[np.ix_(rows, np.append(beta, -1))])
-        own = Triangle(np.arange(len(beta)), factor, triangle.rows)
+        own = Triangle.holding(R[np.ix_(rows, beta)], z[rows], total.rows)
         connected_limbs.append(Limb(x, own, part_of(space, x, beta)))
     return tuple(connected_limbs)
 

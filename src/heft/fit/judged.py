@@ -22,7 +22,7 @@ from heft.estimators import (
     PhysicallyConsistent,
     stated_numbers,
 )
-from heft.information import Check, Information, ParameterSpace, Verdict, verdict
+from heft.information import Check, Information, ParameterSpace, Triangle, Verdict, verdict
 from heft.models import Robot, export
 from heft.plants import Problem, RobotPlant
 from heft.recordings import Recording
@@ -367,16 +367,15 @@ def _baselines(problem: Problem[RobotPlant], calibrated: ConsistentFit) -> Model
     fixed = calibrated.consistent.parameters.values.copy()
     fixed[:first] = np.concatenate([np.zeros(0), *(k.written for k in robot.bodies_links)])
     fixed[drives] = 0.0
-    total = calibrated.triangle
-    rest = total.factor.copy()
-    rest[:-1, -1] -= total.R @ (space.matrix @ fixed)
+    R, z = calibrated.total.rows_of_all()
+    rest = Triangle.holding(R, z - R @ (space.matrix @ fixed), calibrated.total.rows)
     own = ParameterSpace(
         space.labels.select(drives),
         space.matrix[:, drives],
         np.zeros(len(names)),
         nonnegative=tuple(k - first for k in space.nonnegative if k in drives),
     )
-    solved = PhysicallyConsistent().values(replace(total, factor=rest), own) if names else ()
+    solved = PhysicallyConsistent().values(rest, own) if names else ()
     fitted = dict(zip(names, map(float, solved), strict=True))
     return dict(zip(BASELINES, (Model(bodies, {}), Model(bodies, fitted)), strict=True))
 

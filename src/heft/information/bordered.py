@@ -350,18 +350,6 @@ class Bordered:
             values[corner.own] = scipy.linalg.solve_triangular(corner.R, right)
         return values
 
-    def solved(self, right: Array) -> Array:
-        """Return x with `RᵀR x = y`, R the rows and y of shape (n, any)."""
-        values, common = np.empty(right.shape), right[self.shared]
-        ahead = []
-        for corner in self.corners:
-            ahead.append(_divided(corner.R, right[corner.own], 1))
-            common[corner.shared] -= corner.border.T @ ahead[-1]
-        values[self.shared] = common = _divided(self.R, _divided(self.R, common, 1), 0)
-        for corner, own in zip(self.corners, ahead, strict=True):
-            values[corner.own] = _divided(corner.R, own - corner.border @ common[corner.shared], 0)
-        return values
-
     @cached_property
     def inverse(self) -> BorderedInverse | None:
         """The inverse of the rows; None if a column is zero or depends on others."""
@@ -384,6 +372,8 @@ def _inverted(triangle: Array) -> tuple[Array, int]:
 
 def _divided(triangle: Array, right: Array, transposed: int) -> Array:
     """Return R⁻¹ of right-hand sides, or R⁻ᵀ: a call of `solve_triangular` takes ten times this."""
+    if not len(triangle):  # LAPACK refuses it
+        return right
     return np.asarray(scipy.linalg.lapack.dtrtrs(triangle, right, trans=transposed)[0])
 
 
@@ -499,22 +489,21 @@ class BorderedInverse:
         return Arrow(order, tuple(own), along, every.T @ every)
 
     def sandwich(self, middle: Arrow) -> Array:
-        """Return `G M Gᵀ`, shape (n, n)."""
-        covariance, at = np.zeros((len(self.columns),) * 2), middle.order
-        along, count = np.zeros(middle.borders.shape), len(middle.borders)
+        """Return `G M Gᵀ` in the order of M, shape (n, n)."""
+        covariance = np.empty((len(self.columns),) * 2)
+        along, count = np.empty(middle.borders.shape), len(middle.borders)
         spread = np.vstack([along[:0], *(corner.border for corner in self.corners)])
         for corner, mine in zip(self.corners, middle.parts, strict=True):
             along[mine] = corner.R @ middle.borders[mine]
         beside = spread @ middle.centre
         among = (along + 0.5 * beside) @ spread.T
-        among += among.T.copy()
+        np.add(among, among.T, out=covariance[:count, :count])
         for corner, mine, own in zip(self.corners, middle.parts, middle.own, strict=True):
-            among[mine, mine] += corner.R @ own @ corner.R.T
-        half = np.vstack([along + beside, self.R @ middle.centre]) @ self.R.T
-        covariance[np.ix_(at, at[count:])] = half
-        covariance[np.ix_(at[count:], at)] = half.T
-        covariance[np.ix_(at[:count], at[:count])] = among
-        return (covariance + covariance.T) / 2.0
+            covariance[mine, mine] += _symmetric(corner.R @ own @ corner.R.T)
+        covariance[:count, count:] = across = (along + beside) @ self.R.T
+        covariance[count:, :count] = across.T
+        covariance[count:, count:] = _symmetric(self.R @ middle.centre @ self.R.T)
+        return covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -538,6 +527,17 @@ class Arrow:
         centre = value * np.eye(len(self.centre)) - self.centre
         return Arrow(self.order, own, -self.borders, centre)
 
+    def dense(self) -> Array:
+        """Return A in the order of the columns, shape (n, n)."""
+        count = len(self.borders)
+        matrix = np.zeros((len(self.order),) * 2)
+        for mine, own in zip(self.parts, self.own, strict=True):
+            matrix[mine, mine] = own
+        matrix[:count, count:], matrix[count:, :count] = self.borders, self.borders.T
+        matrix[count:, count:] = self.centre
+        at = np.argsort(self.order)
+        return matrix[np.ix_(at, at)]
+
     def times(self, right: Array) -> Array:
         """Return `A x` of x, shape (n, any)."""
         product, x = np.empty(right.shape), right[self.order]
@@ -550,20 +550,31 @@ class Arrow:
         return product
 
     @cached_property
-    def factor(self) -> Bordered | None:
-        """Triangle R with `RᵀR` this matrix, without right-hand sides; None if not positive."""
-        count, rows = len(self.borders), np.empty(self.borders.shape)
-        corners, every, none = [], np.arange(len(self.centre)), np.zeros(0)
+    def factor(self) -> tuple[tuple[Array, ...], Array, Array] | None:
+        """The triangle R with `RᵀR = A`, in parts as A itself is; None if A is not positive."""
+        borders, triangles = np.empty(self.borders.shape), []
         try:
             for mine, own in zip(self.parts, self.own, strict=True):
-                R = np.asarray(np.linalg.cholesky(own).T, dtype=np.float64)
-                rows[mine] = _divided(R, self.borders[mine], 1)
-                corners.append(Corner(self.order[mine], every, R, rows[mine], none))
-            common = np.asarray(np.linalg.cholesky(self.centre - rows.T @ rows).T, dtype=np.float64)
+                triangles.append(np.asarray(np.linalg.cholesky(own).T, dtype=np.float64))
+                borders[mine] = _divided(triangles[-1], self.borders[mine], 1)
+            common = np.linalg.cholesky(self.centre - borders.T @ borders).T
         except np.linalg.LinAlgError:
             return None
-        columns = np.arange(len(self.order))
-        return Bordered(columns, tuple(corners), self.order[count:], common, none, 0.0)
+        return tuple(triangles), borders, np.asarray(common, dtype=np.float64)
+
+    def solved(self, right: Array) -> Array:
+        """Return x with `A x = y`, y of shape (n, any), of a positive A."""
+        assert self.factor is not None
+        (triangles, borders, common), values = self.factor, np.empty(right.shape)
+        corners, shared = np.split(right[self.order], [len(borders)])
+        for mine, R in zip(self.parts, triangles, strict=True):
+            corners[mine] = _divided(R, corners[mine], 1)
+        shared = _divided(common, _divided(common, shared - borders.T @ corners, 1), 0)
+        corners -= borders @ shared
+        for mine, R in zip(self.parts, triangles, strict=True):
+            corners[mine] = _divided(R, corners[mine], 0)
+        values[self.order] = np.concatenate([corners, shared])
+        return values
 
 
 def sandwich(
@@ -609,10 +620,17 @@ def sandwich(
     shared = np.vstack(others)
     moved = np.zeros(shared.shape)
     for inverse, own in zip(inverses, mine, strict=True):
-        columns = inverse.columns
-        covariance[np.ix_(columns, columns)] = inverse.sandwich(inverse.gram(own))
+        columns, middle = inverse.columns, inverse.gram(own)
+        at = columns[middle.order]
+        covariance[np.ix_(at, at)] = inverse.sandwich(middle)
         moved[:, columns] = inverse.back(inverse.times(shared[:, columns]))
-    return covariance + moved.T @ moved
+    if len(moved):
+        covariance += moved.T @ moved
+    return covariance
+
+
+def _symmetric(matrix: Array) -> Array:
+    return (matrix + matrix.T) / 2.0
 
 
 def _one_number(number: NDArray[np.intp]) -> bool:

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from heft.arrays import Array
+from heft.arrays import Array, read_only
 from heft.errors import FitError, TooLittleData
 
 from .bordered import BorderedInverse
@@ -412,11 +412,16 @@ def shortest(
         information: About p parameters.
         weights: Factor of each channel's rows, by name; ones if None.
     """
-    total = information.summed(weights)
-    if inverses(total, visible) is None:
-        triangle = total.triangle()
-        return Directions.of(triangle.R, triangle.rows, visible).shortest(triangle.z)
-    return total.solution()
+    asked = (weights and frozenset(weights.items()), visible)
+    if asked not in information.solutions:
+        total = information.summed(weights)
+        if inverses(total, visible) is None:
+            triangle = total.triangle()
+            values = Directions.of(triangle.R, triangle.rows, visible).shortest(triangle.z)
+        else:
+            values = total.solution()
+        information.solutions[asked] = read_only(values)
+    return information.solutions[asked]
 
 
 def _or_one(lengths: Array) -> Array:

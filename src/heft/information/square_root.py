@@ -13,8 +13,9 @@ at condition 1e7 it would lose all but three digits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,16 @@ class Triangle:
     def z(self) -> Array:
         """Right-hand side z = Qᵀτ of R π = z, shape (k,), in the unit of τ."""
         return self.factor[:-1, -1]
+
+    @staticmethod
+    def holding(rows: Array, right: Array, count: int) -> Triangle:
+        """Return rows (m, k) in an order of their own, right-hand side (m,), of `count` rows."""
+        factor = np.pad(np.column_stack([rows, right]), [(0, 1), (0, 0)])
+        return Triangle(np.arange(rows.shape[1]), factor, count)
+
+    def rows_of_all(self) -> tuple[Array, Array]:
+        """Return R and z."""
+        return self.R, self.z
 
     @property
     def sets(self) -> tuple[ChannelRows, ...]:
@@ -186,6 +197,11 @@ class Information:
     labels: Labels  # the p parameters
     channels: tuple[str, ...]  # names of the channels
     triangles: tuple[Triangle, ...]  # one triangle a channel
+
+    @cached_property
+    def solutions(self) -> dict[Hashable, Array]:
+        """Solutions that were asked for, by weights; the same sum is asked for by several."""
+        return {}
 
     @staticmethod
     def neutral(labels: Labels, channels: Sequence[str]) -> Information:

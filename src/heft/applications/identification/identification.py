@@ -143,7 +143,7 @@ def identify(
         judged = Judged.of(run, scored, validate, corner, settings, progress)
         progress("bounding the feasible set")
         bounds = strict_bounds(
-            judged.calibrated.triangle,
+            judged.calibrated.total,
             _without_signs_of_dictionary(judged.calibrated.space, robot),
             limits=settings.consistent.limits,
             threads=settings.threads,
