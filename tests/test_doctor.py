@@ -461,12 +461,12 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     rows, unknowns = hypotheses.rows(fit.correction), hypotheses.unknowns
     count, weights = len(rows.columns), fit.sigma**-2.0
     must = unknowns.nonnegative()
-    prior = Prior(rows.ridge, unknowns.start, must, 4.0, unknowns.bodies)
+    prior = Prior(rows.ridge, unknowns.start, must, 4.0)
     effort = hypotheses.evidence.effort()
     right = [Y @ tau for Y, tau in zip(rows.regressors, effort.T, strict=True)]
     channels = rows.channels(right, *np.ones((3, count)), np.zeros(count))
     held = ~must | (fit.values > 0.0)
-    found, _, _ = fitted(channels, prior, fit.sigma, held, rounds=1)
+    found, _, _ = fitted(channels, prior, rows.order, fit.sigma, held, rounds=1)
     assert (found[must] >= 0.0).all()
     pull = rows.ridge * (found - unknowns.start)
     size = np.abs(rows.ridge * unknowns.start)

@@ -38,7 +38,7 @@ from heft.plants import RobotPlant, structural_base
 from heft.recordings import Recording
 
 from .corrections import IN_TIME, Correction, Timing
-from .reweighted_fit import Channels
+from .reweighted_fit import Channels, Order
 from .settings import DEFAULTS, DEGREE, TURN, EvidenceSettings
 from .stretches import Stretch, stretches_of
 
@@ -223,26 +223,85 @@ def _steady(term: Term, speed: float) -> float:
     return float(isinstance(term, Stop))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Regressor of a corrected motion, n instants, and its sums of squares."""
 
     # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
-    regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
-    sums: Array  # of each channel's Y; see `Channels`
+    order: Order  # in which unknowns are fitted
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
+    moved: NDArray[np.bool_]  # of which unknowns columns are anew, shape (p,)
+    anew: tuple[Array, ...]  # for each channel those columns, shape (k of them, n)
+    like: Rows | None = None  # another motion's, whole, which has the others; None if there are none
+
+    @cached_property
+    def at(self) -> tuple[NDArray[np.intp], ...]:
+        """For each channel, which of its columns are anew."""
+        return tuple(np.flatnonzero(self.moved[own]) for own in self.columns)
+
+    @cached_property
+    def regressors(self) -> tuple[Array, ...]:
+        """For each channel, Yᵀ, shape (k, n)."""
+        if self.like is None:
+            return self.anew
+        made = list(self.like.regressors)
+        for k, (at, y) in enumerate(zip(self.at, self.anew, strict=True)):
+            if len(at):
+                made[k] = made[k].copy()
+                made[k][at] = y
+        return tuple(made)
+
+    @cached_property
+    def whole(self) -> Rows:
+        """The same rows, of which no other motion's have a part."""
+        if self.like is None:
+            return self
+        return replace(self, moved=self.moved | True, anew=self.regressors, like=None)
+
+    @cached_property
+    def sums(self) -> Array:
+        """Of each channel `YᵀY`, one behind the other."""
+        return np.concatenate([(y @ y.T).ravel() for y in self.regressors])
+
+    @cached_property
+    def sums_anew(self) -> Array:
+        """Rows of these squares that are not those of `like`, of each channel behind the other."""
+        if self.like is None:
+            return np.empty(0)
+        made = []
+        for at, y, other in zip(self.at, self.anew, self.like.regressors, strict=True):
+            across = y @ other.T
+            across[:, at] = y @ y.T
+            made.append(across.ravel())
+        return np.concatenate(made)
+
+    @cached_property
+    def _across(self) -> dict[object, Array]:
+        return {}
+
+    def across(self, channel: int, torque: Array, name: object) -> Array:
+        """Return Yᵀτ of a channel and a torque, shape (n,), that is kept under a name."""
+        if (channel, name) not in self._across:
+            own = self.anew[channel] @ torque
+            if self.like is not None:
+                new, own = own, self.like.across(channel, torque, name).copy()
+                own[self.at[channel]] = new
+            self._across[channel, name] = own
+        return self._across[channel, name]
 
     def channels(
         self, right: Sequence[Array], energy: Array, scale: Array, memory: Array, floor: Array
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
-        counts, rows = np.array([len(own) for own in right]), float(self.regressors[0].shape[1])
-        every = np.zeros((len(counts), int(counts.max())))
-        at = every.astype(np.int64)
-        for k, count in enumerate(counts):
-            at[k, :count], every[k, :count] = self.columns[k], right[k]
-        return Channels(self.sums, at, counts, every, energy, scale, memory, floor, rows)
+        every = np.zeros(self.order.columns.shape)
+        for k, own in enumerate(right):
+            every[k, : len(own)] = own
+        rows, like = float(self.anew[0].shape[1]), self.like or self
+        moved = self.moved[self.order.unknowns] & (like is not self)
+        return Channels(
+            like.sums, self.sums_anew, moved, every, energy, scale, memory, floor, rows
+        )
 
 
 Near = tuple[Correction, Rows]  # a correction and its rows, of which others share much
@@ -356,35 +415,26 @@ class Evidence:
         What its correction shares with another, `near`, is taken from that one's.
         """
         unknowns, (q, v, a) = self.unknowns, self.motion(correction)
-        own = unknowns.own_columns(q, v, a)
-        acts = (unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
-        at_each = (unknowns.columns[c][2] for c in self.channels)
-        columns = tuple(map(np.append, at_each, acts))
-        changed = np.ones(len(unknowns.start), dtype=bool)
-        sums, made, first = np.empty(sum(len(at) ** 2 for at in columns)), [], 0
+        own, size = unknowns.own_columns(q, v, a), len(unknowns.start)
+        moved, like = np.ones(size, dtype=bool), None
         if near is not None and not own.size:
-            changed, sums = unknowns.moved_by(correction, near[0]), near[1].sums.copy()
+            moved = unknowns.moved_by(correction, near[0])
+            like = None if moved.all() else near[1]
+        if like is None:
+            acts = (unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
+            at_each = (unknowns.columns[c][2] for c in self.channels)
+            columns = tuple(map(np.append, at_each, acts))
+            order = Order.of(columns, size, unknowns.bodies)
+        else:
+            columns, order = like.columns, like.order
         tree = self.robot.tree
         motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
-        solid = _columns(tree, motion, np.flatnonzero(changed[: unknowns.bodies]).tolist())
+        solid = _columns(tree, motion, np.flatnonzero(moved[: unknowns.bodies]).tolist())
         bodies = solid.reshape(len(solid), -1, PARAMETER_COUNT, len(q))
-        drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(changed)[:, 0])}
-        for k, (c, at) in enumerate(zip(self.channels, columns, strict=True)):
-            products = sums[first : first + len(at) ** 2].reshape(len(at), len(at))
-            first, new = first + products.size, changed[at]
-            if new.all():
-                y = self._channel(c, bodies[c], drives, own[c], changed)
-                np.matmul(y, y.T, out=products)
-            elif near is not None:
-                y = near[1].regressors[k]
-                if new.any():
-                    y = y.copy()
-                    y[new] = self._channel(c, bodies[c], drives, own[c], changed)
-                    products[new] = across = y[new] @ y.T
-                    products[:, new] = across.T
-            made.append(y)
-        ridge = self._ridge(correction, drives, own, None if near is None else near[1].ridge)
-        return Rows(columns, tuple(made), sums, ridge)
+        drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(moved)[:, 0])}
+        anew = tuple(self._channel(c, bodies[c], drives, own[c], moved) for c in self.channels)
+        ridge = self._ridge(correction, drives, own, None if like is None else like.ridge)
+        return Rows(columns, order, ridge, moved, anew, like)
 
     def _channel(
         self,
