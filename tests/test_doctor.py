@@ -463,7 +463,7 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     must = unknowns.nonnegative()
     prior = Prior(rows.ridge, unknowns.start, must, 4.0)
     effort = hypotheses.evidence.effort()
-    right = [Y @ tau for Y, tau in zip(rows.regressors, effort.T, strict=True)]
+    right = rows.right(range(count), effort, None)
     channels = rows.channels(right, *np.ones((3, count)), np.zeros(count))
     held = ~must | (fit.values > 0.0)
     found, _, _ = fitted(channels, prior, rows.order, fit.sigma, held, rounds=1)

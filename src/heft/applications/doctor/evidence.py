@@ -262,46 +262,55 @@ class Rows:
     @cached_property
     def sums(self) -> Array:
         """Of each channel `YᵀY`, one behind the other."""
-        return np.concatenate([(y @ y.T).ravel() for y in self.regressors])
+        sums, first = np.empty(sum(len(own) ** 2 for own in self.columns)), 0
+        for y in self.regressors:
+            np.matmul(y, y.T, out=sums[first : first + len(y) ** 2].reshape(len(y), len(y)))
+            first += len(y) ** 2
+        return sums
 
     @cached_property
     def sums_anew(self) -> Array:
         """Rows of these squares that are not those of `like`, of each channel behind the other."""
-        if self.like is None:
-            return np.empty(0)
-        made = []
-        for at, y, other in zip(self.at, self.anew, self.like.regressors, strict=True):
-            across = y @ other.T
-            across[:, at] = y @ y.T
-            made.append(across.ravel())
+        made = [np.empty(0)]
+        for at, y, other in zip(self.at, self.anew, (self.like or self).regressors, strict=True):
+            if self.like is not None and len(at):
+                across = y @ other.T
+                across[:, at] = y @ y.T
+                made.append(across.ravel())
         return np.concatenate(made)
 
     @cached_property
     def _across(self) -> dict[object, Array]:
         return {}
 
-    def across(self, channel: int, torque: Array, name: object) -> Array:
-        """Return Yᵀτ of a channel and a torque, shape (n,), that is kept under a name."""
-        if (channel, name) not in self._across:
-            own = self.anew[channel] @ torque
-            if self.like is not None:
-                new, own = own, self.like.across(channel, torque, name).copy()
-                own[self.at[channel]] = new
-            self._across[channel, name] = own
-        return self._across[channel, name]
+    def right(self, source: Sequence[int], effort: Array, timing: object) -> Array:
+        """Return Yᵀτ of each channel and the logged torque that is its own, padded, (m, K).
+
+        Args:
+            source: Position of that torque.
+            effort: Torques as logged, shape (n, joints).
+            timing: Under which these are kept.
+        """
+        if self.like is not None:
+            every = self.like.right(source, effort, timing)
+            for k, (at, s) in enumerate(zip(self.at, source, strict=True)):
+                if len(at):
+                    every[k, at] = self.anew[k] @ effort[:, s]
+            return every
+        every = np.zeros(self.order.columns.shape)
+        for k, s in enumerate(source):
+            if (timing, k, s) not in self._across:
+                self._across[timing, k, s] = self.anew[k] @ effort[:, s]
+            every[k, : len(self.anew[k])] = self._across[timing, k, s]
+        return every
 
     def channels(
-        self, right: Sequence[Array], energy: Array, scale: Array, memory: Array, floor: Array
+        self, right: Array, energy: Array, scale: Array, memory: Array, floor: Array
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
-        every = np.zeros(self.order.columns.shape)
-        for k, own in enumerate(right):
-            every[k, : len(own)] = own
         rows, like = float(self.anew[0].shape[1]), self.like or self
         moved = self.moved[self.order.unknowns] & (like is not self)
-        return Channels(
-            like.sums, self.sums_anew, moved, every, energy, scale, memory, floor, rows
-        )
+        return Channels(like.sums, self.sums_anew, moved, right, energy, scale, memory, floor, rows)
 
 
 Near = tuple[Correction, Rows]  # a correction and its rows, of which others share much
@@ -429,29 +438,37 @@ class Evidence:
             columns, order = like.columns, like.order
         tree = self.robot.tree
         motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
-        solid = _columns(tree, motion, np.flatnonzero(moved[: unknowns.bodies]).tolist())
-        bodies = solid.reshape(len(solid), -1, PARAMETER_COUNT, len(q))
+        wanted = np.zeros((tree.channels, unknowns.bodies), dtype=bool)
+        wanted[list(self.channels)] = moved[: unknowns.bodies]
+        wanted &= kernels.full_slots(tree) >= 0
+        solid = np.empty((int(wanted.sum()), len(q)))
+        kernels.rows_into(tree, motion, np.where(wanted, np.cumsum(wanted).reshape(wanted.shape) - 1, -1), solid)
         drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(moved)[:, 0])}
-        anew = tuple(self._channel(c, bodies[c], drives, own[c], moved) for c in self.channels)
+        parts = np.split(solid, np.cumsum(wanted.sum(axis=1))[:-1])
+        anew = tuple(self._channel(c, parts[c], drives, own[c], moved) for c in self.channels)
         ridge = self._ridge(correction, drives, own, None if like is None else like.ridge)
         return Rows(columns, order, ridge, moved, anew, like)
 
     def _channel(
         self,
         channel: int,
-        bodies: Array,
+        solid: Array,
         drives: dict[int, Array],
         own: Array,
-        changed: NDArray[np.bool_],
+        moved: NDArray[np.bool_],
     ) -> Array:
-        """Return Yᵀ of those unknowns that changed, (p,), of which a channel's torque depends."""
+        """Return Yᵀ of those unknowns that moved, (p,), of which a channel's torque depends.
+
+        Args:
+            solid: Columns of the bodies among these, shape (10 of them, n).
+        """
         seen, turned, _ = self.unknowns.columns[channel]
-        every = np.cumsum(changed[: self.unknowns.bodies : PARAMETER_COUNT]) - 1
-        seen = seen[changed[PARAMETER_COUNT * seen]]
         ratios = self.unknowns.ratios[:, channel]
-        friction = (ratios[d] * drives[d] for d in turned.tolist() if d in drives)
-        solid = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies[every[seen]]
-        return np.concatenate((*solid, *friction, own[own.any(axis=1)]))
+        friction = [ratios[d] * drives[d] for d in turned.tolist() if d in drives]
+        seen = seen[moved[PARAMETER_COUNT * seen]]
+        bodies = solid.reshape(len(seen), PARAMETER_COUNT, solid.shape[1])
+        scaled = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies
+        return np.concatenate((scaled.reshape(solid.shape), *friction, own[own.any(axis=1)]))
 
     def _ridge(
         self, correction: Correction, drives: dict[int, Array], own: Array, near: Array | None

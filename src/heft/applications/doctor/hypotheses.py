@@ -145,11 +145,9 @@ class Hypotheses:
         held = np.ones(len(start), dtype=bool)
         if near is not None:
             logged, held = near.sigma, ~signed | (near.values > 0.0)
-        across = [
-            rows.across(k, effort[:, s], (correction.timing, s)) for k, s in enumerate(source)
-        ]
+        right = rows.right(source, effort, correction.timing)
         values, residual, likelihood = fitted(
-            rows.channels(across, energy, scale, self.memory, floor),
+            rows.channels(right, energy, scale, self.memory, floor),
             Prior(prior, start, signed, self.settings.tail),
             rows.order,
             np.abs(scale) * logged,
