@@ -26,13 +26,12 @@ from heft.dynamics import (
     Sigmoid,
     Stop,
     Term,
-    Tree,
     Viscous,
     drive_columns,
     kernels,
 )
 from heft.estimators import IDENTITY, cone_metric
-from heft.information import PARAMETER_COUNT, DataRank, data_rank, inertia, triangle_of
+from heft.information import PARAMETER_COUNT, ChannelRows, DataRank, Information, data_rank, inertia
 from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
 from heft.recordings import Recording
@@ -233,7 +232,9 @@ class Rows:
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
     moved: NDArray[np.bool_]  # of which unknowns columns are anew, shape (p,)
     anew: tuple[Array, ...]  # for each channel those columns, shape (k of them, n)
-    like: Rows | None = None  # another motion's, whole, which has the others; None if there are none
+    like: Rows | None = (
+        None  # another motion's, whole, which has the others; None if there are none
+    )
 
     @cached_property
     def at(self) -> tuple[NDArray[np.intp], ...]:
@@ -436,15 +437,8 @@ class Evidence:
             order = Order.of(columns, size, unknowns.bodies)
         else:
             columns, order = like.columns, like.order
-        tree = self.robot.tree
-        motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
-        wanted = np.zeros((tree.channels, unknowns.bodies), dtype=bool)
-        wanted[list(self.channels)] = moved[: unknowns.bodies]
-        wanted &= kernels.full_slots(tree) >= 0
-        solid = np.empty((int(wanted.sum()), len(q)))
-        kernels.rows_into(tree, motion, np.where(wanted, np.cumsum(wanted).reshape(wanted.shape) - 1, -1), solid)
+        parts = self._of_bodies(correction, np.flatnonzero(moved[: unknowns.bodies]))
         drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(moved)[:, 0])}
-        parts = np.split(solid, np.cumsum(wanted.sum(axis=1))[:-1])
         anew = tuple(self._channel(c, parts[c], drives, own[c], moved) for c in self.channels)
         ridge = self._ridge(correction, drives, own, None if like is None else like.ridge)
         return Rows(columns, order, ridge, moved, anew, like)
@@ -490,15 +484,35 @@ class Evidence:
         ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge
 
+    def _of_bodies(self, correction: Correction, chosen: Sequence[int]) -> list[Array]:
+        """Return for each joint those of some of the bodies' columns that its torque depends on.
+
+        Args:
+            chosen: Their positions among all, ascending.
+
+        Returns:
+            Of each joint shape (k, n); nothing where its torque is not compared.
+        """
+        tree, (q, v, a) = self.robot.tree, self.motion(correction)
+        wanted = np.zeros((tree.channels, PARAMETER_COUNT * len(tree.names)), dtype=bool)
+        wanted[np.ix_(self.channels, chosen)] = True
+        wanted &= kernels.full_slots(tree) >= 0
+        lines = np.where(wanted, np.cumsum(wanted).reshape(wanted.shape) - 1, -1)
+        out = np.empty((int(wanted.sum()), len(q)))
+        gravity = np.array(correction.gravity)
+        kernels.rows_into(tree, kernels.motion_of(tree, gravity, q, v, a), lines, out)
+        return np.split(out, np.cumsum(wanted.sum(axis=1))[:-1])
+
     def shown(self, correction: Correction) -> DataRank:
         """Return the rank of the base parameters that the corrected motion excites."""
-        q, v, a = self.motion(correction)
         base = structural_base(RobotPlant(replace(_without_drives(self.robot), own_columns=None)))
-        tree = self.robot.tree
-        motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
-        chosen = _columns(tree, motion, base.kept)[list(self.channels)]
-        chosen = np.moveaxis(chosen, 2, 0).reshape(-1, len(base.kept))
-        return data_rank(triangle_of(chosen), base.labels, len(chosen))
+        parts, kept = self._of_bodies(correction, base.kept), list(base.kept)
+        acts = np.repeat(self.robot.tree.ancestry, PARAMETER_COUNT, axis=1)[:, kept]
+        rows = [ChannelRows(np.flatnonzero(acts[c]), parts[c].T) for c in self.channels]
+        names = [self.robot.joints[c] for c in self.channels]
+        effort = np.zeros((self.count, len(rows)))
+        shown = Information.from_channel_rows(base.labels, names, rows, effort).combined()
+        return data_rank(shown.R, base.labels, shown.rows)
 
     def revolute_joints(self) -> tuple[list[int], list[int]]:
         """Return the indices of the joints that are not locked, and of those that are revolute."""
@@ -530,10 +544,3 @@ def _without_drives(robot: Robot) -> Robot:
     """Return a robot without friction and rotor inertia."""
     bare = tuple(replace(d, terms=()) for d in robot.drives)
     return replace(robot, drives=Drives(bare))
-
-
-def _columns(tree: Tree, motion: kernels.Motion, chosen: Sequence[int]) -> Array:
-    """Return some of the bodies' columns, shape (channels, columns, n)."""
-    out = np.zeros((tree.channels, len(chosen), motion.sin.shape[1]))
-    kernels.regressor(tree, motion, out, kernels.slots_of(tree, tuple(chosen)))
-    return out
