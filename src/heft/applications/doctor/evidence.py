@@ -5,7 +5,7 @@ The unknowns of a hypothesis are bodies near the model file's, friction, and own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -131,14 +131,10 @@ class Unknowns:
         own += columns.nonnegative if columns is not None else ()
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
 
-    def sliding(self, values: Array, speed: Array) -> Array:
-        """Return drives' friction at steady speeds [rad/s or m/s], (drives,), of unknowns, (p,)."""
-        return np.array(
-            [
-                sum(c * _steady(t, v) for c, t in zip(cs, d.terms, strict=True))
-                for cs, d, v in zip(self.by_drive(values), self.rubbing, speed, strict=True)
-            ]
-        )
+    def sliding(self, values: Array, drive: int, speed: float) -> float:
+        """Return a drive's friction at a steady speed [rad/s or m/s], of unknowns, (p,)."""
+        own = zip(self.by_drive(values)[drive], self.rubbing[drive].terms, strict=True)
+        return float(sum(c * _steady(t, speed) for c, t in own))
 
     def parameters(self, values: Array) -> Array:
         """Return the inertial parameters of all bodies from unknowns, shape (10 bodies,)."""
@@ -231,26 +227,23 @@ class Rows:
     order: Order  # in which unknowns are fitted
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
     moved: NDArray[np.bool_]  # of which unknowns columns are anew, shape (p,)
-    anew: tuple[Array, ...]  # for each channel those columns, shape (k of them, n)
-    like: Rows | None = (
-        None  # another motion's, whole, which has the others; None if there are none
-    )
+    anew: Mapping[int, Array]  # these columns of each channel that has some, shape (k, n)
+    like: Rows | None = None  # those of another motion, whole, which has the other columns
 
     @cached_property
-    def at(self) -> tuple[NDArray[np.intp], ...]:
-        """For each channel, which of its columns are anew."""
-        return tuple(np.flatnonzero(self.moved[own]) for own in self.columns)
+    def at(self) -> Mapping[int, NDArray[np.intp]]:
+        """Which of its columns are anew, by channel that has some."""
+        return {k: np.flatnonzero(self.moved[self.columns[k]]) for k in self.anew}
 
     @cached_property
     def regressors(self) -> tuple[Array, ...]:
         """For each channel, Yᵀ, shape (k, n)."""
         if self.like is None:
-            return self.anew
+            return tuple(self.anew.values())
         made = list(self.like.regressors)
-        for k, (at, y) in enumerate(zip(self.at, self.anew, strict=True)):
-            if len(at):
-                made[k] = made[k].copy()
-                made[k][at] = y
+        for k, y in self.anew.items():
+            made[k] = made[k].copy()
+            made[k][self.at[k]] = y
         return tuple(made)
 
     @cached_property
@@ -258,7 +251,9 @@ class Rows:
         """The same rows, of which no other motion's have a part."""
         if self.like is None:
             return self
-        return replace(self, moved=self.moved | True, anew=self.regressors, like=None)
+        return replace(
+            self, moved=self.moved | True, anew=dict(enumerate(self.regressors)), like=None
+        )
 
     @cached_property
     def sums(self) -> Array:
@@ -270,18 +265,7 @@ class Rows:
         return sums
 
     @cached_property
-    def sums_anew(self) -> Array:
-        """Rows of these squares that are not those of `like`, of each channel behind the other."""
-        made = [np.empty(0)]
-        for at, y, other in zip(self.at, self.anew, (self.like or self).regressors, strict=True):
-            if self.like is not None and len(at):
-                across = y @ other.T
-                across[:, at] = y @ y.T
-                made.append(across.ravel())
-        return np.concatenate(made)
-
-    @cached_property
-    def _across(self) -> dict[object, Array]:
+    def _across(self) -> dict[object, dict[tuple[int, int], Array]]:
         return {}
 
     def right(self, source: Sequence[int], effort: Array, timing: object) -> Array:
@@ -294,24 +278,28 @@ class Rows:
         """
         if self.like is not None:
             every = self.like.right(source, effort, timing)
-            for k, (at, s) in enumerate(zip(self.at, source, strict=True)):
-                if len(at):
-                    every[k, at] = self.anew[k] @ effort[:, s]
+            for k, y in self.anew.items():
+                every[k, self.at[k]] = y @ effort[:, source[k]]
             return every
-        every = np.zeros(self.order.columns.shape)
+        every, across = np.zeros(self.order.columns.shape), self._across.setdefault(timing, {})
         for k, s in enumerate(source):
-            if (timing, k, s) not in self._across:
-                self._across[timing, k, s] = self.anew[k] @ effort[:, s]
-            every[k, : len(self.anew[k])] = self._across[timing, k, s]
+            if (k, s) not in across:
+                across[k, s] = self.anew[k] @ effort[:, s]
+            every[k, : len(self.columns[k])] = across[k, s]
         return every
 
     def channels(
         self, right: Array, energy: Array, scale: Array, memory: Array, floor: Array
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
-        rows, like = float(self.anew[0].shape[1]), self.like or self
-        moved = self.moved[self.order.unknowns] & (like is not self)
-        return Channels(like.sums, self.sums_anew, moved, right, energy, scale, memory, floor, rows)
+        like, anew = self.like or self, [np.empty(0)]
+        rows = float(like.regressors[0].shape[1])
+        for k, y in self.anew.items() if like is not self else ():
+            across = y @ like.regressors[k].T
+            across[:, self.at[k]] = y @ y.T
+            anew.append(across.ravel())
+        moved, made = self.moved[self.order.unknowns] & (like is not self), np.concatenate(anew)
+        return Channels(like.sums, made, moved, right, energy, scale, memory, floor, rows)
 
 
 Near = tuple[Correction, Rows]  # a correction and its rows, of which others share much
@@ -439,7 +427,10 @@ class Evidence:
             columns, order = like.columns, like.order
         parts = self._of_bodies(correction, np.flatnonzero(moved[: unknowns.bodies]))
         drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(moved)[:, 0])}
-        anew = tuple(self._channel(c, parts[c], drives, own[c], moved) for c in self.channels)
+        anew = {}
+        for k in np.flatnonzero(moved[order.unknowns][order.columns].any(axis=1)).tolist():
+            c = self.channels[k]
+            anew[k] = self._channel(c, parts[c], drives, own[c], moved)
         ridge = self._ridge(correction, drives, own, None if like is None else like.ridge)
         return Rows(columns, order, ridge, moved, anew, like)
 
@@ -484,7 +475,9 @@ class Evidence:
         ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge
 
-    def _of_bodies(self, correction: Correction, chosen: Sequence[int]) -> list[Array]:
+    def _of_bodies(
+        self, correction: Correction, chosen: Sequence[int] | NDArray[np.intp]
+    ) -> list[Array]:
         """Return for each joint those of some of the bodies' columns that its torque depends on.
 
         Args:
@@ -495,7 +488,7 @@ class Evidence:
         """
         tree, (q, v, a) = self.robot.tree, self.motion(correction)
         wanted = np.zeros((tree.channels, PARAMETER_COUNT * len(tree.names)), dtype=bool)
-        wanted[np.ix_(self.channels, chosen)] = True
+        wanted[np.ix_(np.array(self.channels), chosen)] = True
         wanted &= kernels.full_slots(tree) >= 0
         lines = np.where(wanted, np.cumsum(wanted).reshape(wanted.shape) - 1, -1)
         out = np.empty((int(wanted.sum()), len(q)))
@@ -506,7 +499,8 @@ class Evidence:
     def shown(self, correction: Correction) -> DataRank:
         """Return the rank of the base parameters that the corrected motion excites."""
         base = structural_base(RobotPlant(replace(_without_drives(self.robot), own_columns=None)))
-        parts, kept = self._of_bodies(correction, base.kept), list(base.kept)
+        kept = np.array(base.kept)
+        parts = self._of_bodies(correction, kept)
         acts = np.repeat(self.robot.tree.ancestry, PARAMETER_COUNT, axis=1)[:, kept]
         rows = [ChannelRows(np.flatnonzero(acts[c]), parts[c].T) for c in self.channels]
         names = [self.robot.joints[c] for c in self.channels]

@@ -54,7 +54,9 @@ class Order(NamedTuple):
         counts = np.array([len(own) for own in columns])
         solid = np.array([np.searchsorted(own, bodies) for own in columns])
         rubs = connected([own[n:] for own, n in zip(columns, solid, strict=True)], size)
-        parts, limbs, groups, count, memory = [], [], [], 0, 0
+        parts, count, memory = [], 0, 0
+        limbs: list[tuple[int, ...]] = []
+        groups: list[tuple[int, ...]] = []
         of_limb, of_group = np.zeros((2, len(columns)), dtype=np.int64)
         for limb in (limb for limb in connected(columns, size) if len(limb.rows)):
             of_limb[limb.rows], start = len(limbs), count
@@ -76,10 +78,8 @@ class Order(NamedTuple):
         place[unknowns] = np.arange(len(unknowns))
         for k, own in enumerate(columns):
             at[k, : len(own)] = place[own]
-        groups = groups or [(0,) * 6]
-        return Order(
-            unknowns, at, counts, solid, of_limb, of_group, np.array(limbs), np.array(groups)
-        )
+        ends = np.array(limbs), np.array(groups or [(0,) * 6])
+        return Order(unknowns, at, counts, solid, of_limb, of_group, *ends)
 
 
 class Channels(NamedTuple):

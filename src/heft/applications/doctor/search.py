@@ -404,9 +404,11 @@ class Judge:
         _, v, _ = self.hypotheses.evidence.motion(fit.correction)
         # Slow sliding, where viscous friction does not hide that the rest of it pushes.
         slow = np.quantile(np.abs(v), self.least.slow_share, axis=0)
-        speed = np.array([np.abs(d.ratio) @ slow for d in unknowns.rubbing])
-        sliding = unknowns.sliding(fit.values, speed)
-        return bool(np.median(sliding[list(step.joints)] if step.joints else sliding) < 0.0)
+        sliding = [
+            unknowns.sliding(fit.values, d, np.abs(unknowns.rubbing[d].ratio) @ slow)
+            for d in step.joints or range(len(unknowns.rubbing))
+        ]
+        return bool(np.median(sliding) < 0.0)
 
     def least_evidence(self, step: CorrectionStep, base: Correction) -> float:
         """Return the evidence that a step must have, given all others."""
