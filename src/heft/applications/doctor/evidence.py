@@ -475,9 +475,7 @@ class Evidence:
         ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge
 
-    def _of_bodies(
-        self, correction: Correction, chosen: Sequence[int] | NDArray[np.intp]
-    ) -> list[Array]:
+    def _of_bodies(self, correction: Correction, chosen: NDArray[np.intp]) -> list[Array]:
         """Return for each joint those of some of the bodies' columns that its torque depends on.
 
         Args:

@@ -67,8 +67,8 @@ class Order(NamedTuple):
             for group in (g for g in rubs if len(g.rows) and g.rows[0] in limb.rows):
                 of_group[group.rows], first = len(groups), count
                 beside = np.concatenate([columns[k][: solid[k]] for k in group.rows])
-                ends = np.array([beside.min(), beside.max() + 1]) if len(beside) else [0, 0]
-                low, high = start + np.searchsorted(solids, ends)
+                low = start + int(np.searchsorted(solids, beside.min(initial=bodies)))
+                high = start + int(np.searchsorted(solids, beside.max(initial=-1) + 1))
                 parts.append(group.columns[group.columns >= bodies])
                 count += len(parts[-1])
                 groups.append((first, count, low, high, len(limbs) - 1, memory))
@@ -78,8 +78,8 @@ class Order(NamedTuple):
         place[unknowns] = np.arange(len(unknowns))
         for k, own in enumerate(columns):
             at[k, : len(own)] = place[own]
-        ends = np.array(limbs), np.array(groups or [(0,) * 6])
-        return Order(unknowns, at, counts, solid, of_limb, of_group, *ends)
+        limb_ends, group_ends = np.array(limbs), np.array(groups or [(0,) * 6])
+        return Order(unknowns, at, counts, solid, of_limb, of_group, limb_ends, group_ends)
 
 
 class Channels(NamedTuple):
