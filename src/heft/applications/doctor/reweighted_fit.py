@@ -154,9 +154,9 @@ def _held_alone(G, x, held):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _eliminate(G, x, held, S, first, below):  # type: ignore[no-untyped-def]
+def _eliminate(G, rubs, held, S, first, below):  # type: ignore[no-untyped-def]
     """Take the friction of G that is held out of the bodies' S below = below, from `first` on."""
-    L, right, own = _held_alone(G, x, held)
+    L, right, own = _held_alone(G, rubs, held)
     _forward(L, right)
     W = np.zeros((-(-len(L) // 4) * 4, len(below)))
     for j in range(len(L)):
@@ -172,13 +172,16 @@ def _eliminate(G, x, held, S, first, below):  # type: ignore[no-untyped-def]
         for k in range(len(one)):
             one[k] *= factor
             below[k] -= right[j] * one[k]
-    for i in range(len(below)):
-        row = S[first + i, first : first + len(below)]
-        for j in range(0, len(W), 4):  # of slices, four at once, which is far faster
-            a, b, c, d = W[j, i], W[j + 1, i], W[j + 2, i], W[j + 3, i]
+    for i in range(0, len(below), 2):  # of rows two, of slices four at once, which is far faster
+        row, under = S[first + i, first:], S[first + i + 1, first:]
+        for j in range(0, len(W), 4):
             one, two, three, four = W[j], W[j + 1], W[j + 2], W[j + 3]
-            for k in range(i, len(row)):
-                row[k] -= a * one[k] + b * two[k] + c * three[k] + d * four[k]
+            a, b, c, d = one[i], two[i], three[i], four[i]
+            e, f, g, h = one[i + 1], two[i + 1], three[i + 1], four[i + 1]
+            for k in range(i, len(below)):
+                w, x, y, z = one[k], two[k], three[k], four[k]
+                row[k] -= a * w + b * x + c * y + d * z
+                under[k] -= e * w + f * x + g * y + h * z
 
 
 @reassociated
