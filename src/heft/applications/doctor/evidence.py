@@ -414,17 +414,16 @@ class Evidence:
         """
         unknowns, (q, v, a) = self.unknowns, self.motion(correction)
         own, size = unknowns.own_columns(q, v, a), len(unknowns.start)
-        moved, like = np.ones(size, dtype=bool), None
         if near is not None and not own.size:
             moved = unknowns.moved_by(correction, near[0])
+            columns, order = near[1].columns, near[1].order
             like = None if moved.all() else near[1]
-        if like is None:
+        else:
+            moved, like = np.ones(size, dtype=bool), None
             acts = (unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
             at_each = (unknowns.columns[c][2] for c in self.channels)
             columns = tuple(map(np.append, at_each, acts))
             order = Order.of(columns, size, unknowns.bodies)
-        else:
-            columns, order = like.columns, like.order
         parts = self._of_bodies(correction, np.flatnonzero(moved[: unknowns.bodies]))
         drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(moved)[:, 0])}
         anew = {}
@@ -486,7 +485,7 @@ class Evidence:
         """
         tree, (q, v, a) = self.robot.tree, self.motion(correction)
         wanted = np.zeros((tree.channels, PARAMETER_COUNT * len(tree.names)), dtype=bool)
-        wanted[np.ix_(np.array(self.channels), chosen)] = True
+        wanted[np.array(self.channels)[:, None], chosen] = True
         wanted &= kernels.full_slots(tree) >= 0
         lines = np.where(wanted, np.cumsum(wanted).reshape(wanted.shape) - 1, -1)
         out = np.empty((int(wanted.sum()), len(q)))
