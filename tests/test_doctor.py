@@ -480,6 +480,22 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     assert not inside.all()
 
 
+@pytest.mark.parametrize(
+    "step",
+    [SignFlip((2,), "q"), Swap((1, 4), "q"), PositionOffset((5,), 0.3), Gravity((), (0, 0, 9))],
+)
+def test_a_fit_does_not_depend_on_the_motion_whose_rows_it_shares(step: CorrectionStep) -> None:
+    robot, recording = arm()
+    sharing, alone = (Hypotheses(Evidence.of(robot, [recording])) for _ in range(2))
+    corrected = step.apply(Correction.none(robot))
+    sharing.settle(Correction.none(robot))
+    alone.memory = sharing.memory
+    one, other = sharing.fit(corrected), alone.fit(corrected)
+    assert one.objective == pytest.approx(other.objective, rel=1e-9)
+    np.testing.assert_allclose(one.sigma, other.sigma, rtol=1e-7)
+    np.testing.assert_allclose(sharing.residuals(one), alone.residuals(other), atol=1e-6)
+
+
 def test_a_fit_does_not_depend_on_the_one_it_begins_at() -> None:
     robot, recording = arm()
     hypotheses = Hypotheses(Evidence.of(robot, [recording]))
