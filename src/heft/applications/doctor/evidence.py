@@ -265,6 +265,17 @@ class Rows:
         return sums
 
     @cached_property
+    def sums_anew(self) -> Array:
+        """Rows of those squares that are of columns anew, one channel's behind the other."""
+        made = [np.empty(0)]
+        if self.like is not None:
+            for k, y in self.anew.items():
+                across = y @ self.like.regressors[k].T
+                across[:, self.at[k]] = y @ y.T
+                made.append(across.ravel())
+        return np.concatenate(made)
+
+    @cached_property
     def _across(self) -> dict[object, dict[tuple[int, int], Array]]:
         return {}
 
@@ -292,14 +303,10 @@ class Rows:
         self, right: Array, energy: Array, scale: Array, memory: Array, floor: Array
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
-        like, anew = self.like or self, [np.empty(0)]
+        moved = self.moved[self.order.unknowns] & (self.like is not None)
+        like = self.like or self
         rows = float(like.regressors[0].shape[1])
-        for k, y in self.anew.items() if like is not self else ():
-            across = y @ like.regressors[k].T
-            across[:, self.at[k]] = y @ y.T
-            anew.append(across.ravel())
-        moved, made = self.moved[self.order.unknowns] & (like is not self), np.concatenate(anew)
-        return Channels(like.sums, made, moved, right, energy, scale, memory, floor, rows)
+        return Channels(like.sums, self.sums_anew, moved, right, energy, scale, memory, floor, rows)
 
 
 Near = tuple[Correction, Rows]  # a correction and its rows, of which others share much
