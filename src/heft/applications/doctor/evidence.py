@@ -199,7 +199,7 @@ class Unknowns:
             all_stops = drive_columns.presliding(self.alone[drive], s.time, path).values
             stops.append(all_stops[:, s.chosen])
             rates.append(
-                [x[s.chosen].T[list(moved)] * factor for x in (s.velocity, s.acceleration)]
+                [x[s.chosen[:, None], moved].T * factor for x in (s.velocity, s.acceleration)]
             )
         slipped, (velocity, acceleration) = np.hstack(stops), np.concatenate(rates, axis=2)
         no_load = np.zeros_like(velocity)
