@@ -228,7 +228,7 @@ class Rows:
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
     moved: NDArray[np.bool_]  # of which unknowns columns are anew, shape (p,)
     anew: Mapping[int, Array]  # these columns of each channel that has some, shape (k, n)
-    like: Rows | None = None  # those of another motion, whole, which has the other columns
+    like: Rows | None = None  # complete ones of another motion, which has the other columns
 
     @cached_property
     def at(self) -> Mapping[int, NDArray[np.intp]]:
@@ -247,7 +247,7 @@ class Rows:
         return tuple(made)
 
     @cached_property
-    def whole(self) -> Rows:
+    def complete(self) -> Rows:
         """The same rows, of which no other motion's have a part."""
         if self.like is None:
             return self

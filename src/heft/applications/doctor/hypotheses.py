@@ -117,7 +117,7 @@ class Hypotheses:
             common: Whether channels share one autocorrelation time, as before the log is corrected.
         """
         self.memory = np.ones(len(self.evidence.channels))
-        fit, self._settled = self.fit(correction), (correction, self.rows(correction).whole)
+        fit, self._settled = self.fit(correction), (correction, self.rows(correction).complete)
         cuts = np.cumsum([len(s.chosen) for s in self.evidence.stretches])[:-1]
         parts = np.split(self.residuals(fit), cuts)
         covariance = noise.autocovariance(parts, self.settings.instants // 4)

@@ -137,7 +137,7 @@ def _backward(L, x):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _held_alone(G, x, held):  # type: ignore[no-untyped-def]
+def _active(G, x, held):  # type: ignore[no-untyped-def]
     """Return the factor of friction that is held, the last columns of G, its x, and its places."""
     own, count, offset = np.empty(len(x), dtype=np.int64), 0, G.shape[1] - len(G)
     for i in range(len(x)):
@@ -156,7 +156,7 @@ def _held_alone(G, x, held):  # type: ignore[no-untyped-def]
 @reassociated
 def _eliminate(G, rubs, held, S, first, below):  # type: ignore[no-untyped-def]
     """Take the friction of G that is held out of the bodies' S below = below, from `first` on."""
-    L, right, own = _held_alone(G, rubs, held)
+    L, right, own = _active(G, rubs, held)
     _forward(L, right)
     W = np.zeros((-(-len(L) // 4) * 4, len(below)))
     for j in range(len(L)):
@@ -195,7 +195,7 @@ def _nonnegative(G, x, signed, held):  # type: ignore[no-untyped-def]
     for i in range(len(x)):
         most = max(most, abs(right[i]) / np.sqrt(G[i, offset + i]))
     for _ in range(2 * len(x)):
-        L, part, own = _held_alone(G, right, held)
+        L, part, own = _active(G, right, held)
         _forward(L, part)
         _backward(L, part)
         is_other = False
@@ -222,8 +222,9 @@ def _nonnegative(G, x, signed, held):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _add(S, G, square, at, first, low, begin, solid, weight):  # type: ignore[no-untyped-def]
+def _add(normal, square, at, firsts, solid, weight):  # type: ignore[no-untyped-def]
     """Add a channel's square to the upper halves of the bodies' S and its friction's G."""
+    (S, G), (first, low, begin) = normal, firsts
     for a in range(len(at)):
         along = square[a]
         if a < solid:
@@ -243,8 +244,9 @@ def _add(S, G, square, at, first, low, begin, solid, weight):  # type: ignore[no
 
 
 @reassociated
-def _replace(S, G, anew, moved, at, first, low, begin, solid, weight):  # type: ignore[no-untyped-def]
+def _replace(normal, anew, moved, at, firsts, solid, weight):  # type: ignore[no-untyped-def]
     """Add a channel's rows of what moved to S and G, where these hold nothing of it."""
+    (S, G), (first, low, begin) = normal, firsts
     count, offset = 0, G.shape[1] - len(G) - begin
     for a in range(len(at)):
         if moved[at[a]]:
@@ -307,10 +309,10 @@ def _of_group(group, friction):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _fit(channels, prior, order, deviation, held, rounds, hopeless, values):  # type: ignore[no-untyped-def]
+def _fit(channels, prior, order, deviation, held, ends, values):  # type: ignore[no-untyped-def]
     """Write the fit into `values` and its residuals into `deviation`; return `Σ_j n_j log σ_j²`."""
     sums, anew, moved, right, energy, scale, memory, floor, rows = channels
-    precision, start, signed, tail = prior
+    (precision, start, signed, tail), (rounds, hopeless) = prior, ends
     columns, counts, solid, of_limb, of_group, limbs, groups = order
     ridge, likelihood, largest = precision.copy(), np.inf, 0
     starts = np.zeros((len(counts) + 1, 2), dtype=np.int64)  # of squares, and of rows anew
@@ -338,8 +340,8 @@ def _fit(channels, prior, order, deviation, held, rounds, hopeless, values):  # 
                     group, at = groups[of_group[c]], columns[c, : counts[c]]
                     weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
                     square = sums[starts[c, 0] : starts[c + 1, 0]].reshape(len(at), len(at))
-                    G = _of_group(group, friction)
-                    _add(S, G, square, at, first, group[2], group[0], solid[c], weight)
+                    firsts, G = (first, group[2], group[0]), _of_group(group, friction)
+                    _add((S, G), square, at, firsts, solid[c], weight)
                     for a in range(len(at)):
                         values[at[a]] += weight * scale[c] * right[c, a]
             for g in range(len(groups) if len(anew) else 0):
@@ -351,8 +353,8 @@ def _fit(channels, prior, order, deviation, held, rounds, hopeless, values):  # 
                     group, at = groups[of_group[c]], columns[c, : counts[c]]
                     weight = 1.0 / (max(deviation[c], floor[c]) ** 2 * memory[c])
                     new = anew[starts[c, 1] : starts[c + 1, 1]].reshape(-1, len(at))
-                    G = _of_group(group, friction)
-                    _replace(S, G, new, moved, at, first, group[2], group[0], solid[c], weight)
+                    firsts, G = (first, group[2], group[0]), _of_group(group, friction)
+                    _replace((S, G), new, moved, at, firsts, solid[c], weight)
             for i in range(len(S)):
                 S[i, i] = (S[i, i] + ridge[first + i]) * (1.0 + ROUNDING)
             for g in range(len(groups)):
@@ -427,14 +429,20 @@ def fitted(
     Raises:
         numpy.linalg.LinAlgError: If numbers are not finite.
     """
-    at, residual, found = order.unknowns, deviation.copy(), prior.start.copy()
+    at, residual, unknowns = order.unknowns, deviation.copy(), prior.start.copy()
     values = np.empty(len(at))
     own = (prior.precision[at], prior.start[at], prior.signed[at], prior.tail)
     likelihood = _fit(
-        tuple(channels), own, tuple(order)[1:], residual, held[at], rounds, float(hopeless), values
+        tuple(channels),
+        own,
+        tuple(order)[1:],
+        residual,
+        held[at],
+        (rounds, float(hopeless)),
+        values,
     )
-    found[at] = values
-    return found, residual, likelihood
+    unknowns[at] = values
+    return unknowns, residual, likelihood
 
 
 def warm_up() -> None:

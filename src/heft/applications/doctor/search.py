@@ -227,7 +227,9 @@ class Proposals:
         ridge = hypotheses.tempered(hypotheses.ridge(best.correction), best.values)
         products, across = np.diag(ridge), np.zeros((len(ridge), len(effects)))
         sets = [*zip(rows.columns, rows.regressors, np.stack(effects, 1), weights, strict=True)]
-        squares = np.split(rows.whole.sums, np.cumsum([len(at) ** 2 for at in rows.columns])[:-1])
+        squares = np.split(
+            rows.complete.sums, np.cumsum([len(at) ** 2 for at in rows.columns])[:-1]
+        )
         for (at, y, own, weight), square in zip(sets, squares, strict=True):
             products[np.ix_(at, at)] += weight * square.reshape(len(at), len(at))
             across[at] += weight * (y @ own.T)
