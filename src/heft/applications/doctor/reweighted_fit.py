@@ -111,10 +111,10 @@ def _factor(A):  # type: ignore[no-untyped-def]
     """Replace the lower half of A by L with A = L Lᵀ."""
     for j in range(len(A)):
         for i in range(j, len(A)):
-            left = A[i, j]
+            rest = A[i, j]
             for k in range(j):
-                left -= A[i, k] * A[j, k]
-            A[i, j] = left / A[j, j] if i > j else np.sqrt(left)
+                rest -= A[i, k] * A[j, k]
+            A[i, j] = rest / A[j, j] if i > j else np.sqrt(rest)
 
 
 @reassociated
@@ -137,11 +137,11 @@ def _backward(L, x):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _active(G, x, held):  # type: ignore[no-untyped-def]
-    """Return the factor of friction that is held, the last columns of G, its x, and its places."""
+def _active(G, x, active):  # type: ignore[no-untyped-def]
+    """Return the factor of friction that is active, the last columns of G, its x, and its places."""
     own, count, offset = np.empty(len(x), dtype=np.int64), 0, G.shape[1] - len(G)
     for i in range(len(x)):
-        if held[i]:
+        if active[i]:
             own[count] = i
             count += 1
     L, part = np.empty((count, count)), np.empty(count)
@@ -154,9 +154,9 @@ def _active(G, x, held):  # type: ignore[no-untyped-def]
 
 
 @reassociated
-def _eliminate(G, rubs, held, S, first, below):  # type: ignore[no-untyped-def]
-    """Take the friction of G that is held out of the bodies' S below = below, from `first` on."""
-    L, right, own = _active(G, rubs, held)
+def _eliminate(G, rubs, active, S, first, below):  # type: ignore[no-untyped-def]
+    """Take the friction of G that is active out of the bodies' S below = below, from `first` on."""
+    L, right, own = _active(G, rubs, active)
     _forward(L, right)
     W = np.zeros((-(-len(L) // 4) * 4, len(below)))
     for j in range(len(L)):
