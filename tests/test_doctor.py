@@ -461,12 +461,12 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     rows, unknowns = hypotheses.rows(fit.correction), hypotheses.unknowns
     count, weights = len(rows.columns), fit.sigma**-2.0
     must = unknowns.nonnegative()
-    prior = Prior(rows.ridge, unknowns.start, must, 4.0, unknowns.bodies)
+    prior = Prior(rows.ridge, unknowns.start, must, 4.0)
     effort = hypotheses.evidence.effort()
-    right = [Y @ tau for Y, tau in zip(rows.regressors, effort.T, strict=True)]
+    right = rows.right(range(count), effort, None)
     channels = rows.channels(right, *np.ones((3, count)), np.zeros(count))
     held = ~must | (fit.values > 0.0)
-    found, _, _ = fitted(channels, prior, fit.sigma, held, rounds=1)
+    found, _, _ = fitted(channels, prior, rows.order, fit.sigma, held, rounds=1)
     assert (found[must] >= 0.0).all()
     pull = rows.ridge * (found - unknowns.start)
     size = np.abs(rows.ridge * unknowns.start)
@@ -478,6 +478,22 @@ def test_no_unknowns_explain_more_than_a_fits() -> None:
     assert np.all(np.abs(pull[inside]) <= 1e-9 * size[inside])
     assert np.all(pull[~inside] >= -1e-9 * size[~inside])  # what is zero would have to push
     assert not inside.all()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [SignFlip((2,), "q"), Swap((1, 4), "q"), PositionOffset((5,), 0.3), Gravity((), (0, 0, 9))],
+)
+def test_a_fit_does_not_depend_on_the_motion_whose_rows_it_shares(step: CorrectionStep) -> None:
+    robot, recording = arm()
+    sharing, alone = (Hypotheses(Evidence.of(robot, [recording])) for _ in range(2))
+    corrected = step.apply(Correction.none(robot))
+    sharing.settle(Correction.none(robot))
+    alone.memory = sharing.memory
+    one, other = sharing.fit(corrected), alone.fit(corrected)
+    assert one.objective == pytest.approx(other.objective, rel=1e-9)
+    np.testing.assert_allclose(one.sigma, other.sigma, rtol=1e-7)
+    np.testing.assert_allclose(sharing.residuals(one), alone.residuals(other), atol=1e-6)
 
 
 def test_a_fit_does_not_depend_on_the_one_it_begins_at() -> None:

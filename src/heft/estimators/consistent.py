@@ -46,10 +46,11 @@ from .feasible_set import (
     known_rows,
     linear_constraints,
     scaled_metric,
+    sparse,
     stack,
     unstack,
 )
-from .scaled_rows import DRIVE_RIDGE, Scaled, mean_squared_error, sparse
+from .scaled_rows import DRIVE_RIDGE, Scaled, mean_squared_error
 from .semidefinite import LogDetProblem, nearest_body
 
 # 1.96 standard deviations of a number cover the worst-case error of a link's prior of that size,

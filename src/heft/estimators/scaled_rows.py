@@ -29,7 +29,7 @@ from heft.information import (
     triangle_of,
 )
 
-from .feasible_set import LinearConstraints, scaled_metric
+from .feasible_set import LinearConstraints, scaled_metric, sparse
 
 DRIVE_RIDGE = 1e-6  # of a drive column's own length: acts only where the data have no information
 
@@ -55,7 +55,7 @@ class Scaled:
     def back(self) -> Any:
         """The matrix with `x = back @ u`, sparse, shape (n, n)."""
         drives = scipy.sparse.diags_array(1.0 / self.scale[len(self.metric) :])
-        return scipy.sparse.block_diag((scipy.sparse.csr_array(self.metric), drives), format="csr")
+        return scipy.sparse.block_diag((sparse(self.metric), drives), format="csr")
 
     def outward(self, covariance: Array) -> Array:
         """Return the covariance of x, (n, n), of that of u, which it takes the place of."""
@@ -132,11 +132,6 @@ class Scaled:
         towards[:bodies] = self.strengths * (self.start - unknown)[:bodies]
         inverse = inverse_of(self.triangle)
         return inverse.back(inverse.times(towards))
-
-
-def sparse(matrix: Array) -> Any:
-    """Return a mostly zero matrix, such as a map from bodies to columns, in sparse form."""
-    return scipy.sparse.csr_array(matrix)
 
 
 def estimated_prior_error(rows: Array, start: Array, strong: NDArray[np.bool_]) -> float:

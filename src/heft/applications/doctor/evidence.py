@@ -5,7 +5,7 @@ The unknowns of a hypothesis are bodies near the model file's, friction, and own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,19 +26,18 @@ from heft.dynamics import (
     Sigmoid,
     Stop,
     Term,
-    Tree,
     Viscous,
     drive_columns,
     kernels,
 )
 from heft.estimators import IDENTITY, cone_metric
-from heft.information import PARAMETER_COUNT, DataRank, data_rank, inertia, triangle_of
+from heft.information import PARAMETER_COUNT, ChannelRows, DataRank, Information, data_rank, inertia
 from heft.models import Robot
 from heft.plants import RobotPlant, structural_base
 from heft.recordings import Recording
 
 from .corrections import IN_TIME, Correction, Timing
-from .reweighted_fit import Channels
+from .reweighted_fit import Channels, Order
 from .settings import DEFAULTS, DEGREE, TURN, EvidenceSettings
 from .stretches import Stretch, stretches_of
 
@@ -132,14 +131,10 @@ class Unknowns:
         own += columns.nonnegative if columns is not None else ()
         return np.concatenate([np.zeros(self.bodies, dtype=bool), np.array(own, dtype=bool)])
 
-    def sliding(self, values: Array, speed: Array) -> Array:
-        """Return drives' friction at steady speeds [rad/s or m/s], (drives,), of unknowns, (p,)."""
-        return np.array(
-            [
-                sum(c * _steady(t, v) for c, t in zip(cs, d.terms, strict=True))
-                for cs, d, v in zip(self.by_drive(values), self.rubbing, speed, strict=True)
-            ]
-        )
+    def sliding(self, values: Array, drive: int, speed: float) -> float:
+        """Return a drive's friction at a steady speed [rad/s or m/s], of unknowns, (p,)."""
+        own = zip(self.by_drive(values)[drive], self.rubbing[drive].terms, strict=True)
+        return float(sum(c * _steady(t, speed) for c, t in own))
 
     def parameters(self, values: Array) -> Array:
         """Return the inertial parameters of all bodies from unknowns, shape (10 bodies,)."""
@@ -204,7 +199,7 @@ class Unknowns:
             all_stops = drive_columns.presliding(self.alone[drive], s.time, path).values
             stops.append(all_stops[:, s.chosen])
             rates.append(
-                [x[s.chosen].T[list(moved)] * factor for x in (s.velocity, s.acceleration)]
+                [x[s.chosen[:, None], moved].T * factor for x in (s.velocity, s.acceleration)]
             )
         slipped, (velocity, acceleration) = np.hstack(stops), np.concatenate(rates, axis=2)
         no_load = np.zeros_like(velocity)
@@ -223,26 +218,95 @@ def _steady(term: Term, speed: float) -> float:
     return float(isinstance(term, Stop))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Regressor of a corrected motion, n instants, and its sums of squares."""
 
     # for each channel, indices of the k unknowns that its torque depends on
     columns: tuple[NDArray[np.intp], ...]
-    regressors: tuple[Array, ...]  # for each channel, Yᵀ, shape (k, n)
-    sums: Array  # of each channel's Y; see `Channels`
+    order: Order  # in which unknowns are fitted
     ridge: Array  # precision of the prior on the p unknowns, shape (p,)
+    moved: NDArray[np.bool_]  # of which unknowns columns are anew, shape (p,)
+    anew: Mapping[int, Array]  # these columns of each channel that has some, shape (k, n)
+    like: Rows | None = None  # complete ones of another motion, which has the other columns
+
+    @cached_property
+    def at(self) -> Mapping[int, NDArray[np.intp]]:
+        """Which of its columns are anew, by channel that has some."""
+        return {k: np.flatnonzero(self.moved[self.columns[k]]) for k in self.anew}
+
+    @cached_property
+    def regressors(self) -> tuple[Array, ...]:
+        """For each channel, Yᵀ, shape (k, n)."""
+        if self.like is None:
+            return tuple(self.anew.values())
+        made = list(self.like.regressors)
+        for k, y in self.anew.items():
+            made[k] = made[k].copy()
+            made[k][self.at[k]] = y
+        return tuple(made)
+
+    @cached_property
+    def complete(self) -> Rows:
+        """The same rows, of which no other motion's have a part."""
+        if self.like is None:
+            return self
+        return replace(
+            self, moved=self.moved | True, anew=dict(enumerate(self.regressors)), like=None
+        )
+
+    @cached_property
+    def sums(self) -> Array:
+        """Of each channel `YᵀY`, one behind the other."""
+        sums, first = np.empty(sum(len(own) ** 2 for own in self.columns)), 0
+        for y in self.regressors:
+            np.matmul(y, y.T, out=sums[first : first + len(y) ** 2].reshape(len(y), len(y)))
+            first += len(y) ** 2
+        return sums
+
+    @cached_property
+    def sums_anew(self) -> Array:
+        """Rows of those squares that are of columns anew, one channel's behind the other."""
+        made = [np.empty(0)]
+        if self.like is not None:
+            for k, y in self.anew.items():
+                across = y @ self.like.regressors[k].T
+                across[:, self.at[k]] = y @ y.T
+                made.append(across.ravel())
+        return np.concatenate(made)
+
+    @cached_property
+    def _across(self) -> dict[object, dict[tuple[int, int], Array]]:
+        return {}
+
+    def right(self, source: Sequence[int], effort: Array, timing: object) -> Array:
+        """Return Yᵀτ of each channel and the logged torque that is its own, padded, (m, K).
+
+        Args:
+            source: Position of that torque.
+            effort: Torques as logged, shape (n, joints).
+            timing: Under which these are kept.
+        """
+        if self.like is not None:
+            every = self.like.right(source, effort, timing)
+            for k, y in self.anew.items():
+                every[k, self.at[k]] = y @ effort[:, source[k]]
+            return every
+        every, across = np.zeros(self.order.columns.shape), self._across.setdefault(timing, {})
+        for k, s in enumerate(source):
+            if (k, s) not in across:
+                across[k, s] = self.anew[k] @ effort[:, s]
+            every[k, : len(self.columns[k])] = across[k, s]
+        return every
 
     def channels(
-        self, right: Sequence[Array], energy: Array, scale: Array, memory: Array, floor: Array
+        self, right: Array, energy: Array, scale: Array, memory: Array, floor: Array
     ) -> Channels:
         """Return least squares of all channels; see `Channels`."""
-        counts, rows = np.array([len(own) for own in right]), float(self.regressors[0].shape[1])
-        every = np.zeros((len(counts), int(counts.max())))
-        at = every.astype(np.int64)
-        for k, count in enumerate(counts):
-            at[k, :count], every[k, :count] = self.columns[k], right[k]
-        return Channels(self.sums, at, counts, every, energy, scale, memory, floor, rows)
+        moved = self.moved[self.order.unknowns] & (self.like is not None)
+        like = self.like or self
+        rows = float(like.regressors[0].shape[1])
+        return Channels(like.sums, self.sums_anew, moved, right, energy, scale, memory, floor, rows)
 
 
 Near = tuple[Correction, Rows]  # a correction and its rows, of which others share much
@@ -356,52 +420,46 @@ class Evidence:
         What its correction shares with another, `near`, is taken from that one's.
         """
         unknowns, (q, v, a) = self.unknowns, self.motion(correction)
-        own = unknowns.own_columns(q, v, a)
-        acts = (unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
-        at_each = (unknowns.columns[c][2] for c in self.channels)
-        columns = tuple(map(np.append, at_each, acts))
-        changed = np.ones(len(unknowns.start), dtype=bool)
-        sums, made, first = np.empty(sum(len(at) ** 2 for at in columns)), [], 0
+        own, size = unknowns.own_columns(q, v, a), len(unknowns.start)
         if near is not None and not own.size:
-            changed, sums = unknowns.moved_by(correction, near[0]), near[1].sums.copy()
-        tree = self.robot.tree
-        motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
-        solid = _columns(tree, motion, np.flatnonzero(changed[: unknowns.bodies]).tolist())
-        bodies = solid.reshape(len(solid), -1, PARAMETER_COUNT, len(q))
-        drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(changed)[:, 0])}
-        for k, (c, at) in enumerate(zip(self.channels, columns, strict=True)):
-            products = sums[first : first + len(at) ** 2].reshape(len(at), len(at))
-            first, new = first + products.size, changed[at]
-            if new.all():
-                y = self._channel(c, bodies[c], drives, own[c], changed)
-                np.matmul(y, y.T, out=products)
-            elif near is not None:
-                y = near[1].regressors[k]
-                if new.any():
-                    y = y.copy()
-                    y[new] = self._channel(c, bodies[c], drives, own[c], changed)
-                    products[new] = across = y[new] @ y.T
-                    products[:, new] = across.T
-            made.append(y)
-        ridge = self._ridge(correction, drives, own, None if near is None else near[1].ridge)
-        return Rows(columns, tuple(made), sums, ridge)
+            moved = unknowns.moved_by(correction, near[0])
+            columns, order = near[1].columns, near[1].order
+            like = None if moved.all() else near[1]
+        else:
+            moved, like = np.ones(size, dtype=bool), None
+            acts = (unknowns.own.start + np.flatnonzero(own[c].any(axis=1)) for c in self.channels)
+            at_each = (unknowns.columns[c][2] for c in self.channels)
+            columns = tuple(map(np.append, at_each, acts))
+            order = Order.of(columns, size, unknowns.bodies)
+        parts = self._of_bodies(correction, np.flatnonzero(moved[: unknowns.bodies]))
+        drives = {int(d): drive(int(d)) for d in np.flatnonzero(unknowns.by_drive(moved)[:, 0])}
+        anew = {}
+        for k in np.flatnonzero(moved[order.unknowns][order.columns].any(axis=1)).tolist():
+            c = self.channels[k]
+            anew[k] = self._channel(c, parts[c], drives, own[c], moved)
+        ridge = self._ridge(correction, drives, own, None if like is None else like.ridge)
+        return Rows(columns, order, ridge, moved, anew, like)
 
     def _channel(
         self,
         channel: int,
-        bodies: Array,
+        solid: Array,
         drives: dict[int, Array],
         own: Array,
-        changed: NDArray[np.bool_],
+        moved: NDArray[np.bool_],
     ) -> Array:
-        """Return Yᵀ of those unknowns that changed, (p,), of which a channel's torque depends."""
+        """Return Yᵀ of those unknowns that moved, (p,), of which a channel's torque depends.
+
+        Args:
+            solid: Columns of the bodies among these, shape (10 of them, n).
+        """
         seen, turned, _ = self.unknowns.columns[channel]
-        every = np.cumsum(changed[: self.unknowns.bodies : PARAMETER_COUNT]) - 1
-        seen = seen[changed[PARAMETER_COUNT * seen]]
         ratios = self.unknowns.ratios[:, channel]
-        friction = (ratios[d] * drives[d] for d in turned.tolist() if d in drives)
-        solid = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies[every[seen]]
-        return np.concatenate((*solid, *friction, own[own.any(axis=1)]))
+        friction = [ratios[d] * drives[d] for d in turned.tolist() if d in drives]
+        seen = seen[moved[PARAMETER_COUNT * seen]]
+        bodies = solid.reshape(len(seen), PARAMETER_COUNT, solid.shape[1])
+        scaled = self.unknowns.metric[seen].transpose(0, 2, 1) @ bodies
+        return np.concatenate((scaled.reshape(solid.shape), *friction, own[own.any(axis=1)]))
 
     def _ridge(
         self, correction: Correction, drives: dict[int, Array], own: Array, near: Array | None
@@ -423,15 +481,36 @@ class Evidence:
         ridge[self.unknowns.own] = (shares.max(axis=0, initial=0.0) + 1e-9) ** 2
         return ridge
 
+    def _of_bodies(self, correction: Correction, chosen: NDArray[np.intp]) -> list[Array]:
+        """Return for each joint those of some of the bodies' columns that its torque depends on.
+
+        Args:
+            chosen: Their positions among all, ascending.
+
+        Returns:
+            Of each joint shape (k, n); nothing where its torque is not compared.
+        """
+        tree, (q, v, a) = self.robot.tree, self.motion(correction)
+        wanted = np.zeros((tree.channels, PARAMETER_COUNT * len(tree.names)), dtype=bool)
+        wanted[np.array(self.channels)[:, None], chosen] = True
+        wanted &= kernels.full_slots(tree) >= 0
+        lines = np.where(wanted, np.cumsum(wanted).reshape(wanted.shape) - 1, -1)
+        out = np.empty((int(wanted.sum()), len(q)))
+        gravity = np.array(correction.gravity)
+        kernels.rows_into(tree, kernels.motion_of(tree, gravity, q, v, a), lines, out)
+        return np.split(out, np.cumsum(wanted.sum(axis=1))[:-1])
+
     def shown(self, correction: Correction) -> DataRank:
         """Return the rank of the base parameters that the corrected motion excites."""
-        q, v, a = self.motion(correction)
         base = structural_base(RobotPlant(replace(_without_drives(self.robot), own_columns=None)))
-        tree = self.robot.tree
-        motion = kernels.motion_of(tree, np.array(correction.gravity), q, v, a)
-        chosen = _columns(tree, motion, base.kept)[list(self.channels)]
-        chosen = np.moveaxis(chosen, 2, 0).reshape(-1, len(base.kept))
-        return data_rank(triangle_of(chosen), base.labels, len(chosen))
+        kept = np.array(base.kept)
+        parts = self._of_bodies(correction, kept)
+        acts = np.repeat(self.robot.tree.ancestry, PARAMETER_COUNT, axis=1)[:, kept]
+        rows = [ChannelRows(np.flatnonzero(acts[c]), parts[c].T) for c in self.channels]
+        names = [self.robot.joints[c] for c in self.channels]
+        effort = np.zeros((self.count, len(rows)))
+        shown = Information.from_channel_rows(base.labels, names, rows, effort).combined()
+        return data_rank(shown.R, base.labels, shown.rows)
 
     def revolute_joints(self) -> tuple[list[int], list[int]]:
         """Return the indices of the joints that are not locked, and of those that are revolute."""
@@ -463,10 +542,3 @@ def _without_drives(robot: Robot) -> Robot:
     """Return a robot without friction and rotor inertia."""
     bare = tuple(replace(d, terms=()) for d in robot.drives)
     return replace(robot, drives=Drives(bare))
-
-
-def _columns(tree: Tree, motion: kernels.Motion, chosen: Sequence[int]) -> Array:
-    """Return some of the bodies' columns, shape (channels, columns, n)."""
-    out = np.zeros((tree.channels, len(chosen), motion.sin.shape[1]))
-    kernels.regressor(tree, motion, out, kernels.slots_of(tree, tuple(chosen)))
-    return out

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -79,7 +79,6 @@ class Hypotheses:
         self.memory = np.ones(len(evidence.channels))  # rows that add as much as one, a channel
         self._rows: dict[object, Rows] = {}
         self._settled: Near | None = None  # from which others differ little
-        self._across: dict[object, dict[object, Array]] = {}
         self._drives: dict[object, Array] = {}
         self._efforts: dict[object, tuple[Array, Array]] = {}
 
@@ -101,15 +100,6 @@ class Hypotheses:
 
         return _kept(self._rows, correction.motion, made)
 
-    def _products(self, correction: Correction, source: Sequence[int]) -> list[Array]:
-        """Return each channel's Yᵀτ of a logged torque, shapes (k,)."""
-        rows, effort = self.rows(correction), self.effort(correction.timing)[0]
-        across = _kept(self._across, (correction.motion, correction.timing), dict[object, Array])
-        for k, (y, s) in enumerate(zip(rows.regressors, source, strict=True)):
-            if (k, s) not in across:
-                across[k, s] = y @ effort[:, s]
-        return [across[k, s] for k, s in enumerate(source)]
-
     def _drive(self, correction: Correction, drive: int) -> Array:
         """Return a drive's friction columns, which few corrections change, shape (terms, n)."""
         moved, scale = self.evidence.motion_of(drive, correction)
@@ -127,7 +117,7 @@ class Hypotheses:
             common: Whether channels share one autocorrelation time, as before the log is corrected.
         """
         self.memory = np.ones(len(self.evidence.channels))
-        fit, self._settled = self.fit(correction), (correction, self.rows(correction))
+        fit, self._settled = self.fit(correction), (correction, self.rows(correction).complete)
         cuts = np.cumsum([len(s.chosen) for s in self.evidence.stretches])[:-1]
         parts = np.split(self.residuals(fit), cuts)
         covariance = noise.autocovariance(parts, self.settings.instants // 4)
@@ -147,16 +137,19 @@ class Hypotheses:
         channels, count = list(evidence.channels), evidence.count
         source = [correction.tau_source[c] for c in channels]
         scale = np.array([correction.tau_scale[c] for c in channels])
-        energy = self.effort(correction.timing)[1][source]
+        effort, energies = self.effort(correction.timing)
+        energy = energies[source]
         floor = self.settings.floor_share * np.abs(scale) * evidence.effort_rms[source] + 1e-12
         prior, signed = self.ridge(correction), self.unknowns.nonnegative(correction.driven)
         logged, start = np.sqrt(energy / count) + floor / np.abs(scale), self.unknowns.start
         held = np.ones(len(start), dtype=bool)
         if near is not None:
             logged, held = near.sigma, ~signed | (near.values > 0.0)
+        right = rows.right(source, effort, correction.timing)
         values, residual, likelihood = fitted(
-            rows.channels(self._products(correction, source), energy, scale, self.memory, floor),
-            Prior(prior, start, signed, self.settings.tail, self.unknowns.bodies),
+            rows.channels(right, energy, scale, self.memory, floor),
+            Prior(prior, start, signed, self.settings.tail),
+            rows.order,
             np.abs(scale) * logged,
             held,
             self.settings.rounds,

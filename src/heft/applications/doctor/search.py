@@ -227,8 +227,11 @@ class Proposals:
         ridge = hypotheses.tempered(hypotheses.ridge(best.correction), best.values)
         products, across = np.diag(ridge), np.zeros((len(ridge), len(effects)))
         sets = [*zip(rows.columns, rows.regressors, np.stack(effects, 1), weights, strict=True)]
-        for at, y, own, weight in sets:
-            products[np.ix_(at, at)] += weight * (y @ y.T)
+        squares = np.split(
+            rows.complete.sums, np.cumsum([len(at) ** 2 for at in rows.columns])[:-1]
+        )
+        for (at, y, own, weight), square in zip(sets, squares, strict=True):
+            products[np.ix_(at, at)] += weight * square.reshape(len(at), len(at))
             across[at] += weight * (y @ own.T)
         taken = cho_solve(cho_factor(products), across)
         # What is left over is orthogonal to the unknowns but for the prior's pull.
@@ -403,9 +406,11 @@ class Judge:
         _, v, _ = self.hypotheses.evidence.motion(fit.correction)
         # Slow sliding, where viscous friction does not hide that the rest of it pushes.
         slow = np.quantile(np.abs(v), self.least.slow_share, axis=0)
-        speed = np.array([np.abs(d.ratio) @ slow for d in unknowns.rubbing])
-        sliding = unknowns.sliding(fit.values, speed)
-        return bool(np.median(sliding[list(step.joints)] if step.joints else sliding) < 0.0)
+        sliding = [
+            unknowns.sliding(fit.values, d, np.abs(unknowns.rubbing[d].ratio) @ slow)
+            for d in step.joints or range(len(unknowns.rubbing))
+        ]
+        return bool(np.median(sliding) < 0.0)
 
     def least_evidence(self, step: CorrectionStep, base: Correction) -> float:
         """Return the evidence that a step must have, given all others."""
