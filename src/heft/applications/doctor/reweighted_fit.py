@@ -138,7 +138,7 @@ def _backward(L, x):  # type: ignore[no-untyped-def]
 
 @reassociated(allocates=True)
 def _active(G, x, active):  # type: ignore[no-untyped-def]
-    """Return the factor of friction that is active, the last columns of G, its x, and its places."""
+    """Return the factor of active friction, the last columns of G, its x, and its places."""
     own, count, offset = np.empty(len(x), dtype=np.int64), 0, G.shape[1] - len(G)
     for i in range(len(x)):
         if active[i]:
