@@ -535,9 +535,9 @@ def test_blocks_are_as_exact_as_householder_to_half_a_digit(name: str) -> None:
     assert blocks.min() >= whole.min() - 0.5
 
 
-def test_blocks_lose_no_digit_over_all_datasets_in_their_own_order() -> None:
-    first = [(blocks[0], whole[0]) for blocks, whole in map(digits_over_orders, nist.NAMES)]
-    blocks, whole = np.sum(first, axis=0)
+def test_blocks_lose_no_digit_over_all_datasets() -> None:
+    """Of all together, in the mean of orders; in one order the sum is -4 to 4 by luck."""
+    blocks, whole = np.sum([np.mean(digits_over_orders(n), axis=1) for n in nist.NAMES], axis=0)
     assert blocks >= whole - 1.0
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numba
 import numpy as np
@@ -72,6 +72,7 @@ def kernel(*fastmath: str) -> Decorator:
     njit: Any = numba.njit  # its types lack the last two
 
     def compiled(function: Any = None, *, allocates: bool = False) -> Callable[..., Any]:
+        """Compile a function; see `kernel`."""
         made: Callable[..., Any] = njit(
             function,
             fastmath=set(fastmath) or False,
@@ -136,11 +137,11 @@ class Kernels:
         What is missing of all kernels that this process has loaded is compiled side by side.
         Nothing is in it where another process can't be had: then this one compiles, for itself.
         """
-        if self._kept:
-            return self._kept
+        if code := self._stored():
+            return code
         loaded = (vars(m).get("KERNELS") for m in tuple(sys.modules.values()) if m is not None)
         others = [k for k in loaded if isinstance(k, Kernels) and k is not self]
-        missing = [self, *(k for k in others if "code" not in vars(k) and not k._kept)]
+        missing = [self, *(k for k in others if "code" not in vars(k) and not k._stored())]
         LOG.warning(
             "heft: compiling numerical kernels (%s), once: up to a minute, then kept in %s",
             ", ".join(k._module.removeprefix("heft.") for k in missing),
@@ -148,10 +149,9 @@ class Kernels:
         )
         for kernels, code in zip(missing, _side_by_side(Kernels._made, missing), strict=True):
             vars(kernels)["code"] = code
-        return cast("Code", vars(self)["code"])
+        return vars(self)["code"]  # type: ignore[no-any-return]
 
-    @property
-    def _kept(self) -> Code:
+    def _stored(self) -> Code:
         name = self.name(processor())
         return _read(SHIPPED / name) or _read(cache_folder() / name)
 
