@@ -14,7 +14,7 @@ from heft.information import Triangle, triangle_of
 from tests.robots import FloatArray
 
 ANY = (False, False)
-NOTHING = np.zeros((2, 0))
+NOTHING = np.zeros((2, 2))
 
 
 def parts(X: FloatArray, y: FloatArray, group: FloatArray) -> list[Triangle]:
@@ -36,8 +36,8 @@ def fitted(
     positive: Sequence[bool] = ANY,
     moments: FloatArray | None = None,
 ) -> JackknifeFit:
-    errors = np.zeros((X.shape[1], 0)) if moments is None else moments
-    return fit_jackknife([parts(X, y, g) for g in groups], positive, errors)
+    known = np.zeros((X.shape[1],) * 2) if moments is None else moments @ moments.T
+    return fit_jackknife([parts(X, y, g) for g in groups], positive, known)
 
 
 def rows_of(seed: int, rows: int = 1200) -> tuple[FloatArray, FloatArray]:

@@ -32,7 +32,6 @@ from heft.estimators import (
     Scaled,
     inverse_of,
     nonnegative,
-    sparse,
     unstack,
 )
 from heft.files import Keys, Number, check_fields
@@ -47,6 +46,7 @@ from heft.information import (
     Summed,
     components,
     inverses,
+    sparse,
 )
 
 
@@ -161,7 +161,7 @@ class Jackknife:
         moved = np.zeros((len(blocks), len(values)))
         for own in scaled.limbs:
             tangent = Tangent.of(scaled.part(own), values[own], solver.margin)
-            onto = sparse(found.space.matrix[:, own]) @ tangent.back
+            onto = found.space.sparse_matrix[:, own] @ tangent.back
             each = [(tangent.mapped(k.sets, onto), k.score @ onto) for k in blocks]
             for k, step in enumerate(tangent.without(self.rounds, self.least_left, each)):
                 moved[k, own] = tangent.back @ step

@@ -208,15 +208,15 @@ def _of_link(
     """Return the bounds of mass, centre and inertia of link k; infinite where it has none."""
     link, first = space.bodies[k], space.groups[k]
     nominal = space.nominal[first : first + 10]
-    unit = np.eye(len(fits.metric))
-    low, high = fits.bound(unit[first])
+    unit = np.eye(4, len(fits.metric), first)
+    low, high = fits.bound(unit[0])
     mass = np.array([max(low, 0.0), high if high <= MASS_CAP * nominal[0] else np.inf])
     if link in limits.mass:
         mass = np.clip(mass, *limits.mass[link])
     com = np.full((3, 2), [-np.inf, np.inf])
     # A body whose least mass is this share of the model file's can vanish: its centre is anywhere.
     if mass[0] > 1e-3 * nominal[0]:
-        com = fits.ratios(unit[first + 1 : first + 4], unit[first])
+        com = fits.ratios(unit[1:], unit[0])
         size = float(np.sqrt(np.trace(inertia.pseudo_inertia(nominal)[:3, :3]) / nominal[0]))
         # Bounds of a centre beyond this many times the link's size in the model file are none.
         com[np.abs(com) > 100.0 * size] *= np.inf

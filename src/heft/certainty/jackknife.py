@@ -29,12 +29,12 @@ class JackknifeFit:
 
 
 def fit_jackknife(
-    partitions: Sequence[Sequence[Triangle]], nonnegative: Sequence[bool], moments: Array
+    partitions: Sequence[Sequence[Triangle]], nonnegative: Sequence[bool], known: Array
 ) -> JackknifeFit:
     """Return least squares θ of `X θ = y − e`, with deviations by the jackknife.
 
     Use it where a model is too simple for its residuals to be noise. The variance is that of white
-    noise, of errors of y that are known (`moments`), and for each partition
+    noise, of errors e of y that are known, and for each partition
     `(m − 1)/m Σ (θ₋ᵢ − θ)²`, with θ₋ᵢ the estimate without the i-th of m groups; by [Kunsch1989] it
     also counts the correlation of rows where groups are contiguous in time.
 
@@ -42,7 +42,7 @@ def fit_jackknife(
         partitions: The same rows, divided into groups in several ways: a triangle of `[X y]` a
             group, on all k parameters.
         nonnegative: Which parameters must not be negative, shape (k,).
-        moments: `Xᵀe` of errors e of y of one standard deviation each, shape (k, errors).
+        known: Covariance of `Xᵀe`, shape (k, k).
 
     Returns:
         θ with its standard deviations; these are infinite where a direction is not identified, or a
@@ -58,7 +58,8 @@ def fit_jackknife(
     directions = Directions.of(total.R, total.rows)
     inverse = directions.covariance_factor
     white = total.residual_energy(values) / max(total.rows - len(values), 1)
-    variance = np.sum((inverse @ (inverse.T @ moments)) ** 2, axis=1)
+    of_moments = inverse @ inverse.T
+    variance = np.maximum(np.sum((of_moments @ known) * of_moments, axis=1), 0.0)
     variance += white * np.sum(inverse**2, axis=1)
     for parts in partitions:
         groups = [part for part in parts if part.rows]

@@ -10,14 +10,25 @@ from heft.compiled import Kernels, exact, plain
 
 
 @exact
+def _slipped(z, moved, width):  # type: ignore[no-untyped-def]
+    return min(max(z + moved, -width), width)
+
+
+@exact
 def _slip(position, row, widths, last, before, out):  # type: ignore[no-untyped-def]
-    for j in range(widths.shape[0]):
-        width, x, z = widths[j], last[j], before[j] * widths[j]
-        moved = position[row[j]]
+    """Write stop operators, four at a time: each waits for its own result of the sample before."""
+    end = len(widths) - 1
+    for j in range(0, end + 1, 4):
+        a, b, c, d = j, min(j + 1, end), min(j + 2, end), min(j + 3, end)  # again, if they are less
+        r, s, t, u = widths[a], widths[b], widths[c], widths[d]
+        e, f, g, h = position[row[a]], position[row[b]], position[row[c]], position[row[d]]
+        x, y, z, w = last[a], last[b], last[c], last[d]
+        m, n, o, p = before[a] * r, before[b] * s, before[c] * t, before[d] * u
         for k in range(position.shape[1]):
-            z = min(max(z + (moved[k] - x), -width), width)
-            x = moved[k]
-            out[j, k] = z / width
+            m, n = _slipped(m, e[k] - x, r), _slipped(n, f[k] - y, s)
+            o, p = _slipped(o, g[k] - z, t), _slipped(p, h[k] - w, u)
+            x, y, z, w = e[k], f[k], g[k], h[k]
+            out[a, k], out[b, k], out[c, k], out[d, k] = m / r, n / s, o / t, p / u
 
 
 def stops(

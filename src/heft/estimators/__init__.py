@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .registry import ESTIMATORS, robust_methods
     from .feasible_set import BASIS, IDENTITY, UPPER, KnownMass, Limits, LinearConstraints
     from .feasible_set import MirrorImages, cone_metric, linear_constraints, scaled_metric, stack
-    from .feasible_set import sparse, unstack
+    from .feasible_set import unstack
     from .consistent import ConsistentEstimate, PhysicallyConsistent, Stated, stated_numbers
     from .semidefinite import FALLING, NearestRobot, conic_settings, margin_of, nearest_robot
     from .semidefinite import nonnegative

@@ -46,7 +46,6 @@ from .feasible_set import (
     known_rows,
     linear_constraints,
     scaled_metric,
-    sparse,
     stack,
     unstack,
 )
@@ -213,7 +212,7 @@ class PhysicallyConsistent:
         data = np.zeros((len(R) + len(beside), size + 1))
         own, outward = data[:, :-1], scipy.sparse.eye_array(size - bodies)
         outward = scipy.sparse.block_diag((metric, outward), format="csr")
-        own[: len(R)] = R @ (sparse(space.matrix) @ outward)
+        own[: len(R)] = R @ (space.sparse_matrix @ outward)
         own[len(R) :], data[:, -1] = beside[:, :-1] @ outward, np.append(z, beside[:, -1])
         scale = np.ones(size)
         lengths = np.linalg.norm(own[: len(R), bodies:], axis=0)
@@ -267,7 +266,7 @@ class PhysicallyConsistent:
         bodies = len(scaled.strengths)
         # The bias is A Λ (u₀ − u): rows of Λ^½ are √n₀, and u₀ − u is at most the prior error.
         reach = WORST_DIRECTION * doubt
-        onto = sparse(scaled.space.matrix) @ scaled.back
+        onto = scaled.space.sparse_matrix @ scaled.back
         mapped = [*(score.mapped(onto) for score in scores), ChannelRows.held(scaled.known)]
         doubted = reach * float(np.sqrt(self.strength))
         covariance, noise = mean_squared_error(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from heft.arrays import Array
 from heft.errors import InvalidSetting, did_you_mean
 from heft.files import Keys, Number, Text, box, check_fields, interval, planes, solid_box
-from heft.information import AXES, ParameterSpace, inertia
+from heft.information import AXES, ParameterSpace, inertia, sparse
 
 # Upper triangle of a 4×4 matrix, column by column, as the conic solver stacks it.
 UPPER = [(i, j) for j in range(4) for i in range(j + 1)]
@@ -75,15 +75,6 @@ def scaled_metric(space: ParameterSpace) -> Array:
     for first, body in zip(space.groups, space.typical, strict=True):
         metric[first : first + 10, first : first + 10] = cone_metric(body)
     return metric
-
-
-def sparse(matrix: Array) -> Any:
-    """Return a mostly zero matrix, such as a map from bodies to columns, in sparse form."""
-    # SciPy's own search for what is not zero takes twenty times as long.
-    places = np.flatnonzero(matrix != 0.0)
-    rows, columns = np.divmod(places, max(matrix.shape[1], 1))
-    ends = np.append(0, np.cumsum(np.bincount(rows, minlength=len(matrix))))
-    return scipy.sparse.csr_array((matrix.ravel()[places], columns, ends), shape=matrix.shape)
 
 
 @dataclass(frozen=True)

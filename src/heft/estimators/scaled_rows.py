@@ -26,10 +26,11 @@ from heft.information import (
     connected,
     decomposition,
     sandwich,
+    sparse,
     triangle_of,
 )
 
-from .feasible_set import LinearConstraints, scaled_metric, sparse
+from .feasible_set import LinearConstraints, scaled_metric
 
 DRIVE_RIDGE = 1e-6  # of a drive column's own length: acts only where the data have no information
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from heft.arrays import Array
-from heft.estimators import ConsistentEstimate, Estimate, sparse
+from heft.estimators import ConsistentEstimate, Estimate
 from heft.information import Check, components, inertia
 from heft.plants import Problem, RobotPlant
 
@@ -268,7 +268,7 @@ class Judge:
         R, z = information.summed(self.estimate.weights()).rows_of_all()
         first = inertia.PARAMETER_COUNT * len(space.groups)
         file = R @ (space.matrix[:, :first] @ space.nominal[:first])
-        drives = R @ sparse(space.matrix[:, first:])
+        drives = R @ space.sparse_matrix[:, first:]
         scale, share = torque_over_file([file], [z], [drives])
         if share >= self.limits.scale_explained and scale > 0.0:
             yield of_the_unit(scale, self.limits.unit_of_torque)

@@ -332,8 +332,8 @@ def _point_spread(problem: Problem[Any], rough: ConsistentEstimate) -> Array:
     covariance = rough.parameters.covariance
     assert covariance is not None
     columns = list(problem.plant.point_columns)
-    matrix = problem.plant.space.matrix[columns]
-    values, vectors = np.linalg.eigh(matrix @ covariance @ matrix.T)
+    matrix = problem.plant.space.sparse_matrix[columns]
+    values, vectors = np.linalg.eigh(matrix @ (matrix @ covariance).T)
     errors = np.zeros((len(problem.plant.labels), len(columns)))
     errors[columns] = vectors * np.sqrt(np.maximum(values, 0.0))
     return errors

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +124,7 @@ class SlidingFit:
                         each.moments[:, fixed_rows.columns] += moments
         for each in sums:
             positive = [t.nonnegative for _, t in each.columns]
-            solution = fit_jackknife(each.partitions, positive, each.moments @ fixed.errors)
+            solution = fit_jackknife(each.partitions, positive, fixed.covariance_of(each.moments))
             own = [drives.name(c) for c in each.columns]
             values |= dict(zip(own, solution.values.tolist(), strict=True))
             std |= dict(zip(own, solution.std.tolist(), strict=True))
@@ -225,7 +226,8 @@ class _Held:
 
     values: Array  # standard parameters π, zero for friction, shape (p,)
     columns: tuple[int, ...]  # positions of those of bodies, rotors and own columns among them
-    errors: Array  # of these, one standard deviation each, shape (columns, errors)
+    matrix: Any  # T with `these = T @ x` of consistent parameters x, sparse, shape (columns, n)
+    covariance: Array  # of x, shape (n, n)
 
     @staticmethod
     def of(problem: Problem[RobotPlant], consistent: ConsistentEstimate) -> _Held:
@@ -235,20 +237,22 @@ class _Held:
         beyond = first + len(plant.robot.drive_columns)
         own = range(beyond, beyond + len(plant.robot.own_names))
         columns = (*range(first), *inertial, *own)
-        matrix = plant.space.matrix[list(columns)]
-        # With what the prior may have biased: where an offset and a moment of mass are hard to tell
-        # apart, the prior decides between them.
+        matrix = plant.space.sparse_matrix[list(columns)]
         covariance = consistent.parameters.covariance
         assert covariance is not None
-        columns_seen = np.flatnonzero(np.any(matrix != 0.0, axis=0))
-        onto = matrix[:, columns_seen]
-        variances, directions = np.linalg.eigh(
-            onto @ covariance[np.ix_(columns_seen, columns_seen)] @ onto.T
-        )
         values = np.zeros(len(plant.labels))
         values[list(columns)] = matrix @ consistent.parameters.values[:size]
-        errors = directions * np.sqrt(np.maximum(variances, 0.0))
-        return _Held(values, columns, errors)
+        return _Held(values, columns, matrix, covariance[:size, :size])
+
+    def covariance_of(self, moments: Array) -> Array:
+        """Return the covariance of `moments @ errors`, (k, k), of errors of what is held, (k, h).
+
+        With what the prior may have biased: where an offset and a moment of mass are hard to tell
+        apart, the prior decides between them.
+        """
+        onto = moments @ self.matrix
+        seen = np.flatnonzero(onto.any(axis=0))
+        return np.asarray(onto[:, seen] @ self.covariance[np.ix_(seen, seen)] @ onto[:, seen].T)
 
     def left_over(
         self, problem: Problem[RobotPlant], s: Samples[RobotMotion], rigid: Array

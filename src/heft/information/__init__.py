@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .identifiability import channel_ranks, column_order, data_rank, decomposition, solve
     from .identifiability import inverses, shortest, visible_share
     from .selection import SegmentSelection, Selected
-    from .parameter_space import ParameterSpace
+    from .parameter_space import ParameterSpace, sparse
     from .consensus import Graph, Spectrum, averaged, chebyshev, consensus_maps
     from .checks import SEVERITIES, Check, Finding, Severity, Verdict, verdict
 else:

@@ -120,7 +120,10 @@ def base_parameters(
             numerical noise.
     """
     norms = np.linalg.norm(rows, axis=0)
-    longest = np.array([norms[np.array(labels.units) == u].max() for u in labels.units])
+    _, unit = np.unique(np.array(labels.units), return_inverse=True)
+    longest = np.zeros(unit.max(initial=-1) + 1)
+    np.maximum.at(longest, unit, norms)
+    longest = longest[unit]
     short = np.maximum(1e-12 * norms.max(initial=0.0), rounding * longest)
     basis = np.zeros(rows.shape, order="F")
     kept: list[int] = []
