@@ -19,6 +19,7 @@ from .drives import (
     Drives,
     Sigmoid,
     Term,
+    runs_of,
 )
 from .kernels import DriveColumns
 from .presliding import stops
@@ -86,7 +87,7 @@ def presliding(
         return Presliding(time, np.empty((0, len(time))), empty)
     of, row = np.unique([d for d, _ in operators], return_inverse=True)
     row = row.astype(np.int64)
-    moved = np.stack([_projected(drives[d], position) for d in of.tolist()])
+    moved = _projected([drives[d] for d in of.tolist()], position).reshape(len(of), -1)
     widths = np.array([width for _, width in operators])
     if before is None or not len(before.time):
         last, state = moved[row, 0], np.zeros(len(operators))
@@ -110,38 +111,47 @@ def columns(
         wanted: Positions of those that are asked for, all if not given; others are zero.
     """
     values = np.zeros((len(chosen), state.velocity.shape[1]))
-    motions: dict[int, DriveMotion] = {}
-    for column in range(len(chosen)) if wanted is None else wanted:
-        d, term = chosen[column]
-        if d not in motions:
-            motions[d] = motion_of(drives, d, state)
-        term.write(motions[d], values[column])
+    asked = np.zeros(len(chosen), dtype=bool)
+    asked[slice(None) if wanted is None else list(wanted)] = True
+    motions: dict[tuple[int, ...], DriveMotion] = {}
+    for own, term, members in drives.runs if chosen is drives.columns else runs_of(chosen):
+        out, seen = values[own], asked[own]
+        if not seen.all():
+            members = tuple(d for d, a in zip(members, seen, strict=True) if a)
+            out = np.empty((len(members), values.shape[1]))
+        if not members:
+            continue
+        if members not in motions:
+            motions[members] = motion_of(drives, members, state)
+        term.write(motions[members], out.reshape(-1))
+        if out.base is not values:
+            values[own][seen] = out
     return DriveColumns(values, *drives.actions(chosen))
 
 
-def motion_of(drives: Drives, place: int, state: DriveState) -> DriveMotion:
-    """Return the motion of one drive at the N samples of a state, joint values times its ratios.
+def motion_of(drives: Drives, places: Sequence[int], state: DriveState) -> DriveMotion:
+    """Return the motion of drives at the N samples of a state, joint values times their ratios.
 
     Args:
-        place: Position of the drive in `drives`.
+        places: Positions of the drives in `drives`; their samples follow one another.
     """
-    drive = drives[place]
-    stops = {width: state.stops[k] for k, width in drives.stops_of[place] if k < len(state.stops)}
-    position, velocity, acceleration = state.motors
-    return DriveMotion(
-        _projected(drive, position),
-        _projected(drive, velocity),
-        _projected(drive, acceleration),
-        _projected(drive, state.rigid),
-        stops,
-    )
+    own, each = [drives[d] for d in places], [drives.stops_of[d] for d in places]
+    rows = {width: [k[width] for k in each if width in k] for width in each[0]}
+    stops = {
+        width: state.stops[k].reshape(-1)
+        for width, k in rows.items()
+        if len(k) == len(own) and max(k) < len(state.stops)
+    }
+    seen = (*state.motors, state.rigid)
+    position, velocity, acceleration, rigid = (_projected(own, values) for values in seen)
+    return DriveMotion(position, velocity, acceleration, rigid, stops)
 
 
-def _projected(drive: Drive, values: Array) -> Array:
-    moved = drive.moved
-    if len(moved) == 1 and drive.ratio[moved[0]] == 1.0:
-        return np.asarray(values[moved[0]])
-    return np.asarray(drive.ratio[moved] @ values[moved])
+def _projected(drives: Sequence[Drive], values: Array) -> Array:
+    alone = [int(d.moved[0]) for d in drives if len(d.moved) == 1 and d.ratio[d.moved[0]] == 1.0]
+    if len(alone) == len(drives):
+        return np.asarray(values[alone].reshape(-1))
+    return np.concatenate([d.ratio[d.moved] @ values[d.moved] for d in drives])
 
 
 def effort(drives: Drives, values: Mapping[str, float], state: DriveState) -> Array:
@@ -179,7 +189,7 @@ def _total(drives: Drives, values: Mapping[Column, float], state: DriveState) ->
     """Return the effort of columns by their coefficients, shape (channels, N) [N·m or N]."""
     chosen = [(c, value) for c, value in values.items() if value != 0.0]
     total = np.zeros_like(state.velocity)
-    motions = {d: motion_of(drives, d, state) for d in {d for (d, _), _ in chosen}}
+    motions = {d: motion_of(drives, [d], state) for d in {d for (d, _), _ in chosen}}
     column = np.empty(total.shape[1])
     for (d, term), value in chosen:
         term.write(motions[d], column)

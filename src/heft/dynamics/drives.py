@@ -30,6 +30,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import ClassVar, Protocol, overload
 
 import numpy as np
@@ -523,12 +524,17 @@ class Drives(Sequence[Drive]):
         return tuple((d, width) for width, d in sorted(widths))
 
     @cached_property
-    def stops_of(self) -> tuple[tuple[tuple[int, float], ...], ...]:
-        """For each drive its stop operators: position among `stops`, and width b."""
-        operators: list[list[tuple[int, float]]] = [[] for _ in self]
+    def stops_of(self) -> tuple[dict[float, int], ...]:
+        """For each drive its stop operators: the position among `stops` by width b."""
+        operators: tuple[dict[float, int], ...] = tuple({} for _ in self)
         for k, (d, width) in enumerate(self.stops):
-            operators[d].append((k, width))
-        return tuple(map(tuple, operators))
+            operators[d][width] = k
+        return operators
+
+    @cached_property
+    def runs(self) -> tuple[tuple[slice, Term, tuple[int, ...]], ...]:
+        """`runs_of` all columns."""
+        return runs_of(self.columns)
 
     @cached_property
     def _actions(self) -> tuple[NDArray[np.int64], Array]:
@@ -563,6 +569,15 @@ class Drives(Sequence[Drive]):
     def names_where(self, chosen: Callable[[Term], bool]) -> frozenset[str]:
         """Return the names of all columns whose term satisfies a predicate."""
         return frozenset(self.name(c) for c in self.columns if chosen(c[1]))
+
+
+def runs_of(columns: Sequence[Column]) -> tuple[tuple[slice, Term, tuple[int, ...]], ...]:
+    """Return runs of columns of one term: where they stand, the term, and its drives."""
+    runs = (list(run) for _, run in groupby(range(len(columns)), key=lambda k: columns[k][1]))
+    return tuple(
+        (slice(run[0], run[-1] + 1), columns[run[0]][1], tuple(columns[k][0] for k in run))
+        for run in runs
+    )
 
 
 def _by_kind(columns: Iterable[Column]) -> tuple[Column, ...]:

@@ -442,7 +442,7 @@ class RobotPlant(Plant[RobotMotion]):
             if not term.loaded or values[own + k] == 0.0:
                 continue
             ratio = robot.drives[d].ratio
-            slope = values[own + k] * term.slope(drive_columns.motion_of(robot.drives, d, state))
+            slope = values[own + k] * term.slope(drive_columns.motion_of(robot.drives, [d], state))
             acted = np.flatnonzero(ratio).tolist()
             for c in acted:
                 for e in acted:

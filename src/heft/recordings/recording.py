@@ -263,7 +263,7 @@ class Recording:
 
         def read(chosen: Sequence[str]) -> Iterator[Array]:
             if place.keys() >= set(chosen):
-                yield rows_kept[:, [place[c] for c in chosen]]
+                yield rows_kept[:, _consecutive([place[c] for c in chosen])]
             else:
                 yield from self.table.read(chosen)
 
@@ -410,9 +410,9 @@ class Recording:
                 time = self.step * np.arange(first + lower, first + upper)
             else:
                 time = self.time_scale * raw[lower:upper, at[self.time]]
-            made: dict[int, Array] = {}
+            values = np.empty((len(time), len(names)))
             for m in maps:
-                block = raw[lower:upper, [at[c] for c in m.columns]]
+                block = raw[lower:upper, _consecutive([at[c] for c in m.columns])]
                 scale = UNITS[m.kind][m.unit]
                 gains = np.diag(m.matrix)
                 if not np.array_equal(m.matrix, np.diag(gains)):
@@ -420,14 +420,18 @@ class Recording:
                         block = scale * block @ m.matrix.T
                 elif scale != 1.0 or (gains != 1.0).any():  # else numbers stay as logged
                     block = scale * block * gains  # where one is no number, the others still are
-                made[id(m)] = block
                 if m.offset.any():
-                    made[id(m)] = made[id(m)] + m.offset
-            values = np.empty((len(time), len(names)))
-            for k, name in enumerate(names):
-                source, column = self.sources[name]
-                values[:, k] = made[id(source)][:, column]
+                    block = block + m.offset
+                own = [k for k, n in enumerate(names) if self.sources[n][0] is m]
+                chosen = _consecutive([self.sources[names[k]][1] for k in own])
+                values[:, _consecutive(own)] = block[:, chosen]
             yield Block(np.asarray(time, dtype=np.float64), values)
+
+
+def _consecutive(places: list[int]) -> slice | list[int]:
+    """Return places as a slice if each is next to the last, so that no column need be copied."""
+    run = slice(min(places, default=0), min(places, default=0) + len(places))
+    return run if places == [*range(run.start, run.stop)] else places
 
 
 def _of_own_rows(recording: Recording) -> Recording:
