@@ -156,7 +156,7 @@ class Jackknife:
         self, solver: PhysicallyConsistent, found: ConsistentFit, blocks: Sequence[Block]
     ) -> Array:
         """Return jackknife deviations D, (K, n), of consistent x from unit-variance blocks on β."""
-        scaled = found.scaled or solver.scaled(found.total, found.space)
+        scaled = solver.scaled(found.total, found.space)
         values = found.consistent.parameters.values
         moved = np.zeros((len(blocks), len(values)))
         for own in scaled.limbs:

@@ -162,7 +162,6 @@ class PhysicallyConsistent:
         total: Triangle | Summed,
         space: ParameterSpace,
         scores: Sequence[ChannelRows] | None = None,
-        scaled: Scaled | None = None,
     ) -> ConsistentEstimate:
         """Return the physically consistent parameters x.
 
@@ -171,14 +170,13 @@ class PhysicallyConsistent:
                 in an order in which it is sparse.
             scores: Sets S whose sum of `SᵀS` is the covariance of `Yᵀε`, on the b columns; the
                 rows if not given, which are of unit variance.
-            scaled: What `scaled` returns of total and space, if it is at hand.
 
         Raises:
             InvalidSetting: If a limit is of a link that is not there.
             TooLittleData: If the prior has no strength and the data do not determine x.
             SolverFailure: If the solver finds no solution, or no body satisfies a link's limits.
         """
-        scaled = scaled or self.scaled(total, space)
+        scaled = self.scaled(total, space)
         values, binds, unknown, iterations = self._solved(scaled)
         constraints = scaled.constraints
         bound = dict.fromkeys(n for n, b in zip(constraints.names, binds, strict=True) if b)

@@ -19,7 +19,6 @@ from heft.information import ChannelRows, ParameterSpace, Summed, Triangle, tria
 
 from .consistent import ConsistentEstimate, PhysicallyConsistent
 from .estimate import Estimate
-from .scaled_rows import Scaled
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class ConsistentFit:
     # for each channel of each run T with `τ = Y T [β; changes of gains]`, shape (columns, columns +
     # gains); None for the identity
     maps: tuple[tuple[Array, ...] | None, ...] = ()
-    scaled: Scaled | None = None  # rows and prior as they were solved, as long as they are needed
 
     def widened(
         self, deviations: Array, shift: Array, functions: Sequence[NDArray[np.intp]] = ()
@@ -52,7 +50,7 @@ class ConsistentFit:
             zip(consistent.parameters.labels.names, consistent.parameters.std.tolist(), strict=True)
         )
         gains = {c: std.get(f"{c}.gain", s) for c, s in self.std.items()}
-        return replace(self, consistent=consistent, std=gains, scaled=None)
+        return replace(self, consistent=consistent, std=gains)
 
 
 @dataclass(frozen=True)
@@ -127,8 +125,7 @@ class DriveGains:
                 stacked = triangle_of(np.vstack([*parts, prior]))
                 rows = sum(e.information.rows for e in estimates)
                 total = Triangle(np.arange(size + len(unsure)), stacked, rows)
-            scaled = self.solver.scaled(total, wide)
-            consistent = self.solver.fit(total, wide, scores, scaled)
+            consistent = self.solver.fit(total, wide, scores)
             values = consistent.parameters.values
             count = len(space.labels)
             point = space.matrix @ values[:count]
@@ -139,7 +136,7 @@ class DriveGains:
                 break
         std = dict(zip(unsure, consistent.parameters.std[count:].tolist(), strict=True))
         return ConsistentFit(
-            consistent, gains, dict.fromkeys(channels, 0.0) | std, total, wide, tuple(taken), scaled
+            consistent, gains, dict.fromkeys(channels, 0.0) | std, total, wide, tuple(taken)
         )
 
 
