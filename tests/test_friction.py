@@ -462,6 +462,22 @@ def test_memory_in_stretches_is_memory_on_the_whole(name: str, cuts: str) -> Non
         assert np.abs(whole[k] - remembered(position, width)).max() <= 2000 * EPS
 
 
+@pytest.mark.parametrize("name", ["planar", "coupled"])
+def test_columns_of_all_drives_are_those_of_each_by_itself(name: str) -> None:
+    robot, q = robot_of(name), walk(300)
+    drives, (v, a, load) = robot.drives, np.random.default_rng(3).normal(size=(3, *q.shape))
+    stops = drive_columns.presliding(drives, 0.002 * np.arange(q.shape[1]), q).values
+    state = drive_columns.DriveState(q, v, a, stops, load)
+    every, chosen = range(len(drives.columns)), [*range(1, len(drives.columns), 3)]
+    for wanted in (None, chosen, []):
+        values = drive_columns.columns(drives, drives.columns, state, wanted).values
+        for k, (d, term) in enumerate(drives.columns):
+            own = drive_columns.motion_of(drives, [d], state)
+            asked = k in (every if wanted is None else wanted)
+            wide = term.column(own) if asked else np.zeros(q.shape[1])
+            np.testing.assert_allclose(values[k], wide, rtol=4 * EPS)
+
+
 def test_a_clock_that_was_set_back_goes_on_from_the_end() -> None:
     robot, q = robot_of("planar"), walk(1000)
     time = 0.002 * np.arange(1000)

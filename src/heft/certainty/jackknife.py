@@ -29,7 +29,7 @@ class JackknifeFit:
 
 
 def fit_jackknife(
-    partitions: Sequence[Sequence[Triangle]], nonnegative: Sequence[bool], known: Array
+    partitions: Sequence[Sequence[Triangle]], nonnegative: Sequence[bool], systematic: Array
 ) -> JackknifeFit:
     """Return least squares θ of `X θ = y − e`, with deviations by the jackknife.
 
@@ -42,7 +42,7 @@ def fit_jackknife(
         partitions: The same rows, divided into groups in several ways: a triangle of `[X y]` a
             group, on all k parameters.
         nonnegative: Which parameters must not be negative, shape (k,).
-        known: Covariance of `Xᵀe`, shape (k, k).
+        systematic: Covariance of `Xᵀe`, shape (k, k).
 
     Returns:
         θ with its standard deviations; these are infinite where a direction is not identified, or a
@@ -59,7 +59,7 @@ def fit_jackknife(
     inverse = directions.covariance_factor
     white = total.residual_energy(values) / max(total.rows - len(values), 1)
     of_moments = inverse @ inverse.T
-    variance = np.maximum(np.sum((of_moments @ known) * of_moments, axis=1), 0.0)
+    variance = np.maximum(np.sum((of_moments @ systematic) * of_moments, axis=1), 0.0)
     variance += white * np.sum(inverse**2, axis=1)
     for parts in partitions:
         groups = [part for part in parts if part.rows]
