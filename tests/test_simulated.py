@@ -8,7 +8,7 @@ from benchmarks import coverage
 from benchmarks.simulated import experiment, identity
 
 from heft.certainty import DelaySearch
-from heft.fit import Settings, about_first_fit
+from heft.fit import Settings, first_fit
 from heft.plants import Problem, RobotPlant
 from heft.signals import Smoothing
 
@@ -67,6 +67,6 @@ def test_a_delay_behind_loaded_gears_is_found_where_their_friction_is_known_of()
     made = experiment(2, duration=20.0)  # whose torque is 2 ms late
     problem = Problem(RobotPlant(made.robot), (made.recording,), Smoothing(), 1).blurred(1.0)
     assert DelaySearch().fit(problem).agreement < DelaySearch().late
-    found = DelaySearch().fit(about_first_fit(problem, Settings(threads=1)))
+    found = DelaySearch().fit(problem.about(first_fit(problem, Settings(threads=1))))
     assert found.delay == pytest.approx(0.002, abs=0.0003)
     assert found.std < 0.0003

@@ -647,11 +647,6 @@ class FitsCone:
         return slice(self.linear.stop, self.linear.stop + len(self.rows) - self.limits + 2)
 
     @cached_property
-    def degree(self) -> int:
-        """Degree of the barrier: s·z of the unit element."""
-        return 4 * self.links + self.unknowns - 10 * self.links + self.limits + 1
-
-    @cached_property
     def plain(self) -> Cone:
         """The cone as kernels take it."""
         first = np.argmax(self.rows != 0.0, axis=1)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .steady import STEADY, steady_evidence
     from .selection import Kept, Selection
     from .gains import gain_columns, gain_spread, of_rows, plain_problem, said_of_gains
-    from .prepared import about_first_fit, limits_of, open_experiment, sharpened_and_delayed
+    from .prepared import first_fit, limits_of, open_experiment, sharpened_and_delayed
     from .prepared import why_differentiated, with_told_friction
     from .experiment import ExperimentFit, fit_experiment
     from .friction_changes import friction_columns, of_friction

@@ -32,7 +32,7 @@ from heft.simulation import ClosedLoop
 from .earlier import Earlier, P
 from .gains import refuse_unlike_gains, with_unsure_gains
 from .prepared import (
-    about_first_fit,
+    first_fit,
     first_sum,
     noise_of,
     only_selected,
@@ -133,7 +133,8 @@ def fit_experiment(
     """
     _refuse_given(settings, given)
     refuse_unlike_gains(problem, settings, given)
-    problem, delay = sharpened_and_delayed(problem.in_memory(), settings, progress)
+    problem, delay, point = sharpened_and_delayed(problem.in_memory(), settings, progress)
+    searched = problem
     if settings.rows == "auto":
         problem = with_enough_rows(problem)
     problem = weighed(only_selected(problem, only, progress), settings, progress)
@@ -143,7 +144,9 @@ def fit_experiment(
     given = given or stated
     kind = ", differentiated" if problem.weak is None else " of the weak form"
     progress(f"smoothing at {problem.corner:.3g} Hz, summing up rows{kind}")
-    linear = _linearised(problem, settings, delay, stated)
+    if point is None or problem is not searched:
+        point = first_fit(problem, settings, stated)
+    linear = _linearised(problem, settings, delay, stated, point)
     problem, left_out = without_outliers(linear.problem, settings.robust, progress)
     progress("summing up rows with load-dependent gear friction")
     chosen = _simulating(settings, problem)
@@ -213,15 +216,18 @@ class _Linearised(Generic[P]):
 
 
 def _linearised(
-    problem: Problem[P], settings: Settings, delay: DelayFound, stated: Earlier | None
+    problem: Problem[P],
+    settings: Settings,
+    delay: DelayFound,
+    stated: Earlier | None,
+    point: Array | None,
 ) -> _Linearised[P]:
     """Return a problem linearised about a first fit.
 
-    The fit before the first ignores load-dependent gear friction, so that its bodies are biased,
-    and with them the torque that this friction takes: so it is done once more, with it.
+    The fit before the first, `point`, ignores load-dependent gear friction, so that its bodies are
+    biased, and with them the torque that this friction takes: so it is done once more, with it.
     """
-    loaded = len(problem.plant.point_columns) > 0
-    problem = about_first_fit(problem, settings, stated)
+    problem = problem.about(point)
     information = problem.information()
     rows, late = information.rows, None
     if settings.smoothing.delay is None:
@@ -229,7 +235,7 @@ def _linearised(
         at_hand = information if problem.is_short(search.rows) else None
         delay, late = search.delay_error(problem, delay, rows, at_hand)
     rough = None
-    if loaded:
+    if point is not None:
         total = first_sum(problem, information, settings, stated)
         rough = settings.consistent.fit(total, problem.space)
         problem = problem.about(rough.parameters.values)

@@ -239,26 +239,28 @@ def first_sum(
     return information.summed(dict(zip(information.channels, 1.0 / sigma, strict=True)))
 
 
-def about_first_fit(
+def first_fit(
     problem: Problem[P], settings: Settings, stated: Earlier | None = None
-) -> Problem[P]:
-    """Return the problem linearised about a first fit, which gives the load of the gears.
+) -> Array | None:
+    """Return parameters x of a first fit, shape (n,), which gives the load of the gears.
 
     Args:
-        problem: Returned as it is where no row depends on values of the parameters.
-        settings: Of the first fit, which is a quick look: of some of the rows, differentiated.
+        problem: None is returned where no row of it depends on values of the parameters.
+        settings: Of the fit, which is a quick look: of some of the rows, differentiated.
     """
     if not len(problem.plant.point_columns):
-        return problem
+        return None
     quick = problem.blurred(1.0).shortened(settings.delay_search.rows)
     total = first_sum(problem, quick.information(), settings, stated)
-    return problem.about(settings.consistent.values(total, problem.space))
+    return settings.consistent.values(total, problem.space)
 
 
 def sharpened_and_delayed(
     problem: Problem[P], settings: Settings, progress: Progress
-) -> tuple[Problem[P], DelayFound]:
+) -> tuple[Problem[P], DelayFound, Array | None]:
     """Return the problem at the cutoff and delay that residuals support, and the delay's search.
+
+    Last comes `first_fit` of the problem, if the search made it.
 
     What the settings state is left as it is; only what they leave open is searched for.
     Noisy and oversmoothed motion both hide a delay, so that the cutoff is searched for first; once
@@ -274,21 +276,22 @@ def sharpened_and_delayed(
     measured = problem.with_settings(plant=problem.plant.sensed_alone())
     lag = DelayFound(problem.delay, problem.delay, 1.0, 0.0)
     if not searched and asked.delay is not None:
-        return problem.sharpened(1.0) or problem, lag
-    # What both searches look at first is the same, and summed up once.
-    plain, factor = measured.blurred(1.0).shortened(delay.rows), 1.0
+        return problem.sharpened(1.0) or problem, lag, None
+    plain, factor, point = measured.blurred(1.0).shortened(delay.rows), 1.0, None
     if searched:
         progress("choosing the cutoff frequency")
         factor = bandwidth.fit(plain)
     if asked.delay is None:
         progress("estimating the delay of the torque")
-        lag = delay.fit(about_first_fit(plain, settings))
+        point = first_fit(measured.sharpened(factor) or measured, settings)
+        lag = delay.fit(plain.about(point))
     problem = problem.delayed(lag.delay)
     if searched and asked.delay is None and lag.delay:
         delayed = (plain.sharpened(factor) or plain).delayed(lag.delay)
         factor *= bandwidth.refine(delayed)
-    problem = problem.sharpened(factor) or problem
-    return problem, lag
+    if lag.delay or measured.plant is not problem.plant:
+        point = None
+    return problem.sharpened(factor) or problem, lag, point
 
 
 def with_enough_rows(problem: Problem[P]) -> Problem[P]:

@@ -467,7 +467,7 @@ class BorderedInverse:
         place[self.shared] = np.arange(common)
         for c, corner in enumerate(self.corners):
             place[corner.own], corner_of[corner.own] = np.arange(len(corner.own)), c
-        if not all(_one_number(corner_of[rows.columns]) for rows in sets):
+        if any(len(set(corner_of[rows.columns].tolist()) - {-1}) > 1 for rows in sets):
             return BorderedInverse(self.columns, (), np.arange(size), self.matrix).gram(sets)
         own = [np.zeros(corner.R.shape) for corner in self.corners]
         borders = [np.zeros((len(mine), common)) for mine in own]
@@ -631,11 +631,6 @@ def sandwich(
 
 def _symmetric(matrix: Array) -> Array:
     return (matrix + matrix.T) / 2.0
-
-
-def _one_number(number: NDArray[np.intp]) -> bool:
-    """Return whether numbers are one number alone, apart from -1."""
-    return len(np.unique(number[number >= 0])) < 2
 
 
 def _numbers(nonzero: NDArray[np.bool_], number: NDArray[np.intp]) -> tuple[Any, Any]:

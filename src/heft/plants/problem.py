@@ -192,8 +192,10 @@ class Problem(Generic[P]):
         """Return the problem with unknowns eliminated by other noise of each channel [its unit]."""
         return self.with_settings(noise=tuple(float(s) for s in noise))
 
-    def about(self, values: Array) -> Self:
-        """Return the problem with rows taken about stated parameters x of `space`, shape (n,)."""
+    def about(self, values: Array | None) -> Self:
+        """Return the problem with rows taken about parameters x of `space`, (n,), if any."""
+        if values is None:
+            return self
         made = self.with_settings(plant=self.plant.about(self.plant.space.matrix @ values))
         made.walk.sharing(self.walk)
         if "_walked_rows" in vars(self) and not self.has_unknowns:

@@ -12,7 +12,7 @@ import numpy as np
 
 from heft.certainty import DelayFound, DelaySearch
 from heft.errors import HeftError
-from heft.fit import Limits, Settings, about_first_fit, in_grams, of_the_unit, torque_over_file
+from heft.fit import Limits, Settings, first_fit, in_grams, of_the_unit, torque_over_file
 from heft.information import DataRank, Finding
 from heft.models import Robot
 from heft.plants import Problem, RobotPlant
@@ -165,7 +165,7 @@ class Physics:
         plant = RobotPlant(replace(self.robot, options=options))
         try:
             problem = Problem(plant, mended, Smoothing(), threads=1)
-            return DelaySearch().fit(about_first_fit(problem, Settings()))
+            return DelaySearch().fit(problem.about(first_fit(problem, Settings())))
         except HeftError:
             return None
 
